@@ -30,7 +30,7 @@ export interface SyncCallOptions {
 
 /** What one call may be given. */
 export interface CallOptions extends SyncCallOptions {
-  /** Gives the call up when it is aborted: it rejects with the signal's reason. */
+  /** Gives the call up when it is aborted: it rejects with the signal's reason. Items of a stream that were not taken are dropped. */
   readonly signal?: AbortSignal | undefined
 }
 

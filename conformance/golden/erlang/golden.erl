@@ -78,7 +78,7 @@ refuses_prefixes(Frame) ->
      || Length <- lists:seq(0, byte_size(Frame) - 1)
     ].
 
-%% A struct of optional fields is one byte on the wire.
+%% The smallest values take less than 64 bytes of memory for each of their bytes on the wire.
 uncounted() ->
     Many = 10000,
     Each = fun(Type, Item) -> {{list, 1, Type}, <<16#dd, Many:32>>, binary:copy(Item, Many)} end,
@@ -101,6 +101,7 @@ uncounted() ->
     ],
     ok.
 
+%% A struct of optional fields is one byte on the wire, and takes far more memory than that.
 memory() ->
     Names = [integer_to_binary(N) || N <- lists:seq(1, 40)],
     Fields = [{Name, binary_to_atom(<<"f", Name/binary>>), optional, string} || Name <- Names],

@@ -299,7 +299,7 @@ impl Client {
 
     /// While `holds` is set, turns that never wait read nothing and have no input watched: backpressure of a
     /// caller that keeps frames itself, [`BACKLOG_BYTES`] or more of them. The server's streams then wait as
-    /// well. Clearing it takes effect with the next turn.
+    /// well. Requests still leave, and are watched for. Clearing it takes effect with the next turn.
     pub fn hold_back(&mut self, holds: bool) {
         self.session.hold_back(holds);
     }

@@ -210,6 +210,43 @@ fn a_quiet_client_leaves_its_loop_alone() {
 }
 
 #[test]
+fn a_request_leaves_whole_while_nothing_is_read() {
+    for way in WAYS {
+        let (endpoint, _peer) = serve(way, echo);
+        let mut client = Client::connect(&endpoint, options(way)).unwrap();
+        client.descriptor().unwrap();
+        client.hold_back(true);
+        let large = call(&mut client, &vec![1; 1 << 20]);
+        client.turn(Wait::Poll).unwrap();
+        while client.unsent_bytes() > 0 {
+            let ready = thalweg_sys::epoll::wait_readable(client.descriptor().unwrap(), 10_000).unwrap();
+            assert!(ready, "{} bytes were left behind, {way:?}", client.unsent_bytes());
+            client.turn(Wait::Poll).unwrap();
+        }
+        assert!(!thalweg_sys::epoll::wait_readable(client.descriptor().unwrap(), 20).unwrap(), "{way:?}");
+        client.hold_back(false);
+        assert_eq!(client.wait(large).unwrap().len(), 1 << 20);
+    }
+}
+
+#[test]
+fn a_client_that_reads_nothing_leaves_its_loop_alone_when_its_server_is_gone() {
+    for way in WAYS {
+        let (endpoint, peer) = serve(way, |_| {});
+        let mut client = Client::connect(&endpoint, options(way)).unwrap();
+        client.descriptor().unwrap();
+        client.hold_back(true);
+        call(&mut client, &vec![1; 1 << 20]);
+        peer.join();
+        for _ in 0..3 {
+            client.turn(Wait::Poll).unwrap();
+        }
+        while client.next().is_some() {}
+        assert!(!thalweg_sys::epoll::wait_readable(client.descriptor().unwrap(), 20).unwrap(), "{way:?}");
+    }
+}
+
+#[test]
 fn what_came_beside_a_wait_is_heard_of_by_the_loop() {
     for way in WAYS {
         // Two answers at once, and one that comes after the wait.

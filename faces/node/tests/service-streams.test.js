@@ -220,9 +220,10 @@ test("items that nobody takes stop the server, and come once they are taken", as
       controller.abort(new Error("enough"))
       assert.equal(text(await client.call(bytes("call"))), "yes")
     },
+    overdue: async (_stream, _client, _controller, flooded) => flooded,
   }
-  for (const [way, goOn] of Object.entries(ways)) {
-    await context.test(way, async (context) => {
+  for (const [way, goOn] of Object.entries(ways)) for (const inFlightMax of [1, 2]) {
+    await context.test(`${way}, ${inFlightMax} at a time`, { timeout: 20_000 }, async (context) => {
       const path = endpoint(context)
       let isSent = false
       const flood = async (id, socket) => {
@@ -238,18 +239,19 @@ test("items that nobody takes stop the server, and come once they are taken", as
         if (text(payload) === "all") flooded = flood(id, socket)
         else flooded.then(() => socket.write(framed(KIND.END, id, bytes("yes"))))
       })
-      const client = await connect(context, path)
+      const client = await connect(context, path, { inFlightMax })
       const controller = new AbortController()
-      const stream = client.stream(bytes("all"), { credit: 201, signal: controller.signal })
+      const deadlineMs = way === "overdue" ? 2_000 : undefined
+      const stream = client.stream(bytes("all"), { credit: 201, deadlineMs, signal: controller.signal })
       assert.equal(text((await stream.next()).value), "first")
       while (!client.isHeldBack) {
-        assert.ok(!isSent, "all of it is kept")
+        assert.ok(!isSent && !stream.isOver, "all of it is kept, or the deadline passed before")
         await new Promise(setImmediate)
       }
       assert.ok(client.keptBytes < 2 * (4 << 20), `${client.keptBytes} bytes are kept`)
-      await goOn(stream, client, controller)
+      await goOn(stream, client, controller, flooded)
       assert.equal(client.isHeldBack, false)
-      if (way !== "aborted") assert.equal(client.keptBytes, 0)
+      assert.equal(client.keptBytes, 0)
     })
   }
 })

@@ -132,24 +132,34 @@ impl Client {
         let mut due = self.session.next_deadline();
         let unsent = self.session.has_unsent();
         match &mut self.line {
-            Line::Up(link) if self.session.is_full() => {
-                watch.leave(link.ways());
-                if !self.session.is_held_back() {
+            Line::Up(link) => {
+                let is_full = self.session.is_full();
+                let wanted = match (is_full, unsent) {
+                    (false, unsent) => Some(Wanted::beside_unsent(unsent)),
+                    // Requests leave although nothing is read, as long as the server is there to take them.
+                    (true, true) if !link.has_ended() => Some(Wanted::Space),
+                    (true, _) => None,
+                };
+                match wanted {
+                    Some(wanted) => {
+                        // Of shared memory the socket tells by a bell, which is read.
+                        watch.follow(link.ways(), if link.is_shared() { Wanted::Bytes } else { wanted })?;
+                        if !link.settle(wanted) {
+                            return Ok(false);
+                        }
+                        self.settled = true;
+                    }
+                    None => watch.leave(link.ways()),
+                }
+                if is_full && !self.session.is_held_back() {
                     // Reading pauses until somebody took what is there, so a loop has to come back by itself.
                     due = Some(Instant::now());
                 }
             }
-            Line::Up(link) => {
-                watch.follow(link.ways(), unsent && !link.is_shared())?;
-                if !link.settle(Wanted::beside_unsent(unsent)) {
-                    return Ok(false);
-                }
-                self.settled = true;
-            }
             Line::Dialing(dialer) => {
                 let (socket, at) = dialer.watched();
                 if let Some((socket, writable)) = socket {
-                    watch.follow(socket, writable)?;
+                    watch.follow(socket, if writable { Wanted::BytesOrSpace } else { Wanted::Bytes })?;
                 }
                 due = Some(due.map_or(at, |due| due.min(at)));
             }

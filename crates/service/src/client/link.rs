@@ -57,6 +57,11 @@ impl Link {
         self.shared.is_some()
     }
 
+    /// Whether the peer is known to be gone, although what it wrote is still to be read.
+    pub(crate) const fn has_ended(&self) -> bool {
+        self.ended
+    }
+
     /// Writes what can be written now.
     pub(crate) fn write(&mut self, pieces: &[IoSlice<'_>]) -> Result<Written, Error> {
         let Some(end) = &mut self.shared else {

@@ -10,6 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Instant;
 use thalweg_sys::epoll::Watch as Interest;
 use thalweg_sys::nested::Nested;
+use thalweg_transport::Wanted;
 
 #[derive(Debug)]
 pub(crate) struct Watch {
@@ -34,23 +35,30 @@ impl Watch {
         }
     }
 
-    /// Watches a connection, for room to write too if that is wanted.
-    pub(crate) fn follow(&mut self, ways: &Ways, writable: bool) -> io::Result<()> {
+    /// Watches a connection for what is wanted: something to read, room to write, or both.
+    pub(crate) fn follow(&mut self, ways: &Ways, wanted: Wanted) -> io::Result<()> {
         let Some(output) = ways.output() else {
-            return self.follow_input(ways, if writable { Interest::BOTH } else { Interest::READ });
+            return self.follow_input(
+                ways,
+                Some(match wanted {
+                    Wanted::Bytes => Interest::READ,
+                    Wanted::Space => Interest::WRITE,
+                    Wanted::BytesOrSpace => Interest::BOTH,
+                }),
+            );
         };
-        self.follow_input(ways, Interest::READ)?;
-        // A pipe whose reader is gone says so whatever is asked of it, so it is watched only while it
+        // A pipe whose other end is gone says so whatever is asked of it, so each is watched only while it
         // matters.
-        let wanted = writable.then_some(Interest::WRITE);
-        self.nested.watch(output, self.output, wanted)?;
-        self.output = wanted;
+        self.follow_input(ways, wanted.bytes().then_some(Interest::READ))?;
+        let room = wanted.space().then_some(Interest::WRITE);
+        self.nested.watch(output, self.output, room)?;
+        self.output = room;
         Ok(())
     }
 
-    fn follow_input(&mut self, ways: &Ways, wanted: Interest) -> io::Result<()> {
-        self.nested.watch(ways.input(), self.input, Some(wanted))?;
-        self.input = Some(wanted);
+    fn follow_input(&mut self, ways: &Ways, wanted: Option<Interest>) -> io::Result<()> {
+        self.nested.watch(ways.input(), self.input, wanted)?;
+        self.input = wanted;
         Ok(())
     }
 

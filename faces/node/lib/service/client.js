@@ -7,7 +7,7 @@
 //
 // While no call and no reader waits, and items of streams that were not taken hold BACKLOG_BYTES or more, nothing is read, so that
 // the server's streams wait too. While one waits reading goes on, because its answer may come behind items of other streams: these
-// are bounded by their credit alone.
+// are bounded by their credit alone. A call in the queue waits too: for the end of another one, which may come behind such items.
 
 const binding = require("../binding.js")
 const { Outbox } = require("./area.js")
@@ -146,8 +146,9 @@ class Client {
       }
       if (!waiter.obey(options.signal)) return
     }
-    if (this.inFlight >= this.inFlightMax) this.queue.put(waiter, { what, request, deadline, credit })
-    else this.put(waiter, what, request, deadline, credit)
+    if (this.inFlight < this.inFlightMax) return this.put(waiter, what, request, deadline, credit)
+    this.queue.put(waiter, { what, request, deadline, credit })
+    this.readOn()
   }
 
   put(waiter, what, request, deadline, credit) {
@@ -213,18 +214,26 @@ class Client {
 
   /** Whether nothing more is read until items are taken, or a call or a reader waits. */
   holdsBack() {
-    this.isHeldBack = this.awaited === 0 && this.keptBytes >= binding.BACKLOG_BYTES
+    this.isHeldBack = this.keepsEnough()
     return this.isHeldBack
+  }
+
+  keepsEnough() {
+    return this.keptBytes >= binding.BACKLOG_BYTES && this.awaited === 0 && this.queue.isEmpty
   }
 
   /** Counts bytes that are kept, and calls and readers that wait; a negative number takes them off. */
   keeps(bytes, awaited) {
     this.keptBytes += bytes
     this.awaited += awaited
-    if (this.isHeldBack && (this.awaited > 0 || this.keptBytes < binding.BACKLOG_BYTES)) {
-      this.isHeldBack = false
-      this.turns.later()
-    }
+    this.readOn()
+  }
+
+  /** Goes on reading, if that was held back and need not be any more. */
+  readOn() {
+    if (!this.isHeldBack || this.keepsEnough()) return
+    this.isHeldBack = false
+    this.turns.later()
   }
 
   waitingBytes() {
@@ -250,8 +259,7 @@ class Client {
     this.waiters[slot] = undefined
     this.free.push(slot)
     this.inFlight--
-    if (waiter.isAwaited) this.awaited--
-    this.keptBytes -= waiter.keptBytes
+    this.keeps(-waiter.keptBytes, waiter.isAwaited ? -1 : 0)
     waiter.client = null
     if (what === END) waiter.end(this.turns.payload())
     else if (what === FAILED) waiter.fail(ofNumber(first, this.turns.text()))

@@ -21,6 +21,10 @@ class Queue {
     this.due = Infinity
   }
 
+  get isEmpty() {
+    return this.calls.size === 0
+  }
+
   /** Takes a call, unless too much waits; the first one is always taken. */
   put(waiter, call) {
     const bytes = CALL_BYTES + call.request.length

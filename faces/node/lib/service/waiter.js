@@ -126,10 +126,20 @@ class Items extends Waiter {
       this.client?.cancel(this)
       this.finish()
     }
-    this.frames = []
-    this.note(-this.keptBytes)
+    this.drop()
     this.hasFailed = false
     return Promise.resolve({ value, done: true })
+  }
+
+  /** The signal says so: what was not taken is dropped as well. */
+  handleEvent() {
+    super.handleEvent()
+    this.drop()
+  }
+
+  drop() {
+    this.frames = []
+    this.note(-this.keptBytes)
   }
 
   throw(error) {

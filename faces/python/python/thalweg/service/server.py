@@ -90,8 +90,10 @@ class Server(AsyncScope):
         """Stops, and waits for calls that were begun. Handlers that still run then are cancelled: those that have answered, and those
         whose calls `drain_grace` has ended. None runs any more when this returns.
 
-        A handler may close its own server. One that has not answered yet waits here for the answers of all others, and the
-        server closes once this handler has answered too. It has `drain_grace` for that, as every call has.
+        A handler may close its own server if it awaits this directly, in the task that it was started as. One that has not
+        answered yet waits here for the answers of all others, and the server closes once this handler has answered too. It has
+        `drain_grace` for that, as every call has. Behind `create_task` or `gather`, and in Python 3.11 behind `wait_for`, another
+        task closes and waits for this handler's answer: a handler that waits for that task is cancelled once `drain_grace` is over.
         """
         caller = asyncio.current_task()
         if caller is None or self._descriptor < 0 or not self._owes_answer(caller):
