@@ -138,7 +138,7 @@ fn a_namespace_that_c_has_a_name_for_is_refused_in_cpp_alone() {
             .contains("as in --cpp-namespace log_service")
     );
     let files = generate(&log, &arguments("cpp", &["--cpp-namespace", "log_service"])).unwrap();
-    assert!(text(&files, "log_types.hpp").contains("namespace log_service {"));
+    assert!(text(&files, "log_types.hpp").contains("namespace log_service::inline "));
     for (namespace, why) in [
         ("log", "C's library"),
         ("log::own", "C's library"),
@@ -321,7 +321,7 @@ fn methods_lose_a_prefix() {
 #[test]
 fn the_namespace_and_the_runtime_are_the_callers() {
     let files = generated("cpp", &["--cpp-namespace", "a::b"]).unwrap();
-    assert!(text(&files, "echo_types.hpp").contains("namespace a::b {"));
+    assert!(text(&files, "echo_types.hpp").contains("namespace a::b::inline "));
     // Whole, because the runtime's namespace may have an `a` in it.
     assert!(text(&files, "echo_types.hpp").contains("template <> struct Codec<::a::b::Mood>"));
     assert!(!text(&files, "echo_types.hpp").contains("Codec<a::b"));

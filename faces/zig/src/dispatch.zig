@@ -1,12 +1,14 @@
 //! From a server's requests to the methods of a generated service. What belongs to a request (its bytes, what was read from
 //! them, the memory its answer is written in) lives in an arena of its own until it is answered, on whatever thread.
 //!
-//! A responder is copied freely, so a method may ask `cancelled` or `changed` while another thread answers. Each use of the
-//! library's reply is therefore one thread's alone, which the others wait for: as long as a frame takes to be copied.
+//! A responder is copied freely, so a method may ask `cancelled` or `changed` while another thread answers.
+//! Each use of the library's reply is therefore one thread's alone, for as long as a frame takes to be
+//! copied, and the others wait for it. No `wake` or `released` runs within such a use: see `guard.zig`.
 
 const std = @import("std");
 const Allocator = std.mem.Allocator;
 const server = @import("server.zig");
+const guards = @import("guard.zig");
 
 /// Dispatches to handlers of a generated module, `@import("echo")` say.
 pub fn Dispatcher(comptime Module: type) type {
@@ -20,33 +22,18 @@ pub fn Dispatcher(comptime Module: type) type {
             holders: std.atomic.Value(u32) = .init(1),
             /// Whether the reply was taken away, or is about to be.
             answered: std.atomic.Value(bool) = .init(false),
-            /// The thread that is at the reply, by the address of its `mark`, or 0. The library takes a reply from one thread at a
-            /// time, and one that was taken away from none: `answered` only holds for who is here.
-            thread: std.atomic.Value(usize) = .init(0),
-
-            threadlocal var mark: u8 = 0;
+            /// Held at every use of the reply. Under it, a reply that is not `answered` was not taken away.
+            lock: guards.Lock = .{},
 
             fn of(context: *anyopaque) *Call {
                 return @ptrCast(@alignCast(context));
             }
 
-            /// Waits while another thread is at the reply; whether this one has to `leave`. It has not where it is there already, in
-            /// a `wake` that was called at once.
-            fn enter(self: *Call) bool {
-                const here = @intFromPtr(&mark);
-                if (self.thread.load(.monotonic) == here) return false;
-                while (self.thread.cmpxchgWeak(0, here, .acquire, .monotonic)) |_| std.atomic.spinLoopHint();
-                return true;
-            }
-
-            fn leave(self: *Call, entered: bool) void {
-                if (entered) self.thread.store(0, .release);
-            }
-
             fn item(context: *anyopaque, frame: []const u8) service.Flow {
                 const self = of(context);
-                const entered = self.enter();
-                defer self.leave(entered);
+                var guard: guards.Guard = undefined;
+                guard.take(&self.lock);
+                defer guard.free();
                 if (self.answered.load(.acquire)) return .gone;
                 return switch (self.reply.item(frame)) {
                     .go => .go,
@@ -57,37 +44,44 @@ pub fn Dispatcher(comptime Module: type) type {
 
             fn end(context: *anyopaque, frame: []const u8) void {
                 const self = of(context);
-                const entered = self.enter();
-                defer self.leave(entered);
+                var guard: guards.Guard = undefined;
+                guard.take(&self.lock);
+                defer guard.free();
                 self.reply.end(frame);
             }
 
             fn fail(context: *anyopaque, fault: service.Fault, message: []const u8) void {
                 const self = of(context);
-                const entered = self.enter();
-                defer self.leave(entered);
+                var guard: guards.Guard = undefined;
+                guard.take(&self.lock);
+                defer guard.free();
                 self.reply.fail(@enumFromInt(@intFromEnum(fault)), message);
             }
 
             fn cancelled(context: *anyopaque) bool {
                 const self = of(context);
-                const entered = self.enter();
-                defer self.leave(entered);
+                var guard: guards.Guard = undefined;
+                guard.take(&self.lock);
+                defer guard.free();
                 return self.answered.load(.acquire) or self.reply.cancelled();
             }
 
             fn changed(context: *anyopaque, wake: service.Wake, to: ?*anyopaque, released: ?service.Wake) void {
-                const self = of(context);
-                // A `wake` that is called at once may end the call.
-                hold(context);
-                defer release(context);
-                {
-                    const entered = self.enter();
-                    defer self.leave(entered);
-                    if (!self.answered.load(.acquire)) return self.reply.changed(wake, to, released);
-                }
+                if (of(context).watch(wake, to, released)) return;
+                // Nobody waits for the answer any more, or there is no memory to wait with. In both cases the
+                // stream goes on at once. The library ends one that goes on without credit, after a few
+                // items.
                 wake(to);
                 if (released) |releases| releases(to);
+            }
+
+            /// Whether `wake` and `released` were taken, to be called without the lock.
+            fn watch(self: *Call, wake: service.Wake, to: ?*anyopaque, released: ?service.Wake) bool {
+                var guard: guards.Guard = undefined;
+                guard.take(&self.lock);
+                defer guard.free();
+                if (self.answered.load(.acquire)) return false;
+                return guards.changed(self.allocator, self.reply, wake, to, released);
             }
 
             fn claim(context: *anyopaque) bool {
@@ -118,8 +112,9 @@ pub fn Dispatcher(comptime Module: type) type {
             };
         };
 
-        /// Hands a request to its method at once, in no order between the calls of a fork. The allocator is used by whatever thread answers. Where memory ends, the call does
-        /// too, as abandoned.
+        /// Hands a request to its method at once, in no order between the calls of a fork. The allocator is
+        /// used by the server's thread and by every thread that uses a responder, at the same time. Where
+        /// memory ends, the call does too, as abandoned.
         pub fn dispatchUnordered(allocator: Allocator, handler: anytype, incoming: server.Incoming) void {
             const call = begin(allocator, incoming) orelse return;
             const memory = call.arena.allocator();

@@ -90,7 +90,8 @@ pub const Incoming = struct {
     frame: []const u8,
     /// Milliseconds until nobody wants the answer any more.
     deadline_ms: ?u63,
-    /// Nothing else waits to be handled: what is done at once is not in anybody's way.
+    /// Nothing else waits or is in flight, and no other client asked within the last millisecond: to answer
+    /// at once delays nobody.
     alone: bool,
     reply: Reply,
 

@@ -384,8 +384,9 @@ fn waking(folder: []const u8) !void {
 const Shared = struct {
     var passed_on: echo.server.CountResponder = undefined;
 
-    pub fn count(_: Shared, _: types.EchoCount, responder: echo.server.CountResponder) !void {
+    pub fn count(_: Shared, request: types.EchoCount, responder: echo.server.CountResponder) !void {
         passed_on = responder;
+        if (request.first > 1) return Asked.about(responder, @enumFromInt(request.first));
         const thread = system.Thread.start(answer, null);
         while (!responder.cancelled()) responder.changed(wake, null, null);
         thread.join();
@@ -429,6 +430,99 @@ fn sharing(folder: []const u8) !void {
         if ((try items.next(arena)).end.count == 7) answered += 1;
     }
     holds(answered == 1_000, "that a reply is taken away from no thread that uses it");
+}
+
+/// What a `wake` and a `released` may do: each runs where nothing of the call is locked.
+const Asked = struct {
+    var watched: std.heap.DebugAllocator(.{}) = .init;
+    var failing: std.testing.FailingAllocator = undefined;
+    var responder: echo.server.CountResponder = undefined;
+    var bell: system.Bell = undefined;
+    var threads: [4]system.Thread = undefined;
+    var begun: usize = 0;
+    var answered: usize = 0;
+
+    const Test = enum(u32) { waits = 1_000, answers, has_no_memory };
+
+    fn about(of: echo.server.CountResponder, what: Test) !void {
+        responder = of;
+        switch (what) {
+            .waits => return waits(),
+            .answers => of.changed(answer, null, null),
+            .has_no_memory => return hasNoMemory(),
+        }
+    }
+
+    /// Has another thread ask about the call, at each place where the library calls back at once.
+    fn waits() !void {
+        responder.changed(ask, null, ask);
+        holds(answered == 2, "that a wake and its release may wait for a thread that uses the responder");
+        while (try responder.item(.{ .value = 1 }) == .go) {}
+        responder.changed(nothing, null, ask);
+        responder.changed(nothing, null, ask);
+        holds(answered == 3, "the same of the release of a wake that another replaced");
+        try responder.ok(.{ .count = 1 });
+        holds(answered == 4, "the same of a release by the answer");
+        for (threads[0..begun]) |thread| thread.join();
+    }
+    fn ask(_: ?*anyopaque) callconv(.c) void {
+        threads[begun] = system.Thread.start(asks, null);
+        begun += 1;
+        if (bell.heard(10_000)) answered += 1;
+    }
+    fn asks(_: ?*anyopaque) callconv(.c) ?*anyopaque {
+        _ = responder.cancelled();
+        bell.ring();
+        return null;
+    }
+    fn nothing(_: ?*anyopaque) callconv(.c) void {}
+
+    fn answer(_: ?*anyopaque) callconv(.c) void {
+        responder.ok(.{ .count = 2 }) catch holds(false, "an answer by a wake");
+    }
+
+    /// A stream that would wait, but for the memory that this takes.
+    fn hasNoMemory() !void {
+        while (try responder.item(.{ .value = 1 }) == .go) {}
+        failing.fail_index = failing.alloc_index;
+        responder.changed(count, null, count);
+        failing.fail_index = std.math.maxInt(usize);
+        holds(counted == 2, "that without memory a stream is woken and released at once");
+        try responder.ok(.{ .count = 3 });
+        holds(counted == 2, "that it is so once");
+    }
+    var counted: usize = 0;
+    fn count(_: ?*anyopaque) callconv(.c) void {
+        counted += 1;
+    }
+
+    fn take(_: *EchoService, incoming: thalweg.Incoming) void {
+        thalweg.Dispatcher(echo).dispatchUnordered(failing.allocator(), Shared{}, incoming);
+    }
+};
+
+fn callingBack(folder: []const u8) !void {
+    Asked.bell = system.Bell.init();
+    defer Asked.bell.deinit();
+    Asked.failing = .init(Asked.watched.allocator(), .{});
+    const arena = memory.allocator();
+    {
+        const running = try Running.start(path(folder, "asked.sock"), serving, Asked.take);
+        defer running.end();
+        var client = try Client.open(path(folder, "asked.sock"), calling);
+        defer client.close();
+        var waiting = Waiting.init(arena, &client);
+        for ([_]Asked.Test{ .waits, .answers, .has_no_memory }, 1..) |what, number| {
+            client.with(.{ .credit = 2 });
+            const items = try waiting.count(.{ .first = @intFromEnum(what), .last = 0 });
+            const end = while (true) {
+                const next = try items.next(arena);
+                if (next == .end) break next.end;
+            };
+            holds(end.count == number, "the end of a stream that was asked about");
+        }
+    }
+    holds(Asked.watched.deinit() == .ok, "that all memory of these calls is freed once");
 }
 
 /// Calls at one fork, and an executor that has ended.
@@ -581,6 +675,7 @@ fn everything(folder: []const u8) !void {
     try meeting(folder);
     try waking(folder);
     try sharing(folder);
+    try callingBack(folder);
     try ending();
     deadlines();
     try serially(folder);

@@ -8,7 +8,7 @@
 #include "echo_types.hpp"
 #include "thalweg/pending.hpp"
 
-namespace echo {
+namespace echo::inline THALWEG_RUNTIME_NAMESPACE {
 
 /// Calls Echo and waits. What is returned borrows from the transport until the next call.
 /// Methods throw thalweg::Refused when the server answers with its error.

@@ -8,7 +8,7 @@
 #include "echo_types.hpp"
 #include "thalweg/forks.hpp"
 
-namespace echo {
+namespace echo::inline THALWEG_RUNTIME_NAMESPACE {
 
 /// What Echo does. Each method may answer now, or later from any thread: requests borrow
 /// from the frame, so take thalweg::own(request) along. What a method throws before it has passed its

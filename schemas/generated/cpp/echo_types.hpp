@@ -7,7 +7,7 @@
 
 #include "thalweg/service.hpp"
 
-namespace echo {
+namespace echo::inline THALWEG_RUNTIME_NAMESPACE {
 
 /// SHA-256 of the schema; both ends compare it when they connect.
 inline constexpr std::array<std::uint8_t, 32> schema_hash{0x13, 0x89, 0xb7, 0xdb, 0x64, 0xdd, 0xb7, 0x44, 0x02, 0xd3, 0x95, 0x8a, 0x4b, 0x2a, 0x03, 0x9f, 0xce, 0xff, 0x60, 0x0b, 0x1b, 0x97, 0xda, 0x4e, 0xe0, 0x82, 0x85, 0x53, 0x51, 0x73, 0x18, 0x1f};
@@ -1112,7 +1112,7 @@ template <class S> struct Codec<::echo::BasicEchoErrorResponse<S>> {
 
 } // namespace thalweg
 
-namespace echo {
+namespace echo::inline THALWEG_RUNTIME_NAMESPACE {
 
 /// Reads a whole request frame, which has to outlive what is returned.
 inline EchoRequestView decode_request(thalweg::FrameView frame) {

@@ -1,5 +1,6 @@
 //! C++ alone brings its runtime along as headers, so two services in one program may stand on two versions of
-//! it. Each has to be served by its own, and one file that includes both has to be refused.
+//! it, and so may one service that an application and a library have generated. Each has to be served by what
+//! it was compiled with, and one file that includes two versions has to be refused.
 
 use super::{passes, start, write};
 use crate::Tally;
@@ -11,8 +12,13 @@ use std::process::Command;
 const REPLACEMENT: &str = "\"\\xef\\xbf\\xbd\"";
 /// What it puts in the other version.
 const ANOTHER: &str = "\"?\"";
+/// What a generated decoder calls the place of a message that it does not know.
+const PLACE: &str = "unknown_message, \"frame\"";
+/// What the generated code of the other version calls it.
+const ANOTHER_PLACE: &str = "unknown_message, \"request\"";
 
-/// Compiles services from two folders into one program, the second on another version of the runtime.
+/// Compiles services from two folders into one program: the first on this version of the runtime, and both on
+/// another.
 ///
 /// # Errors
 /// There is no compiler, or a file cannot be read or written.
@@ -24,28 +30,19 @@ pub(super) fn judge(
     let other = work.join("another-runtime");
     copy(&on_another.join("thalweg"), &other.join("thalweg"), &another_version)?;
     copy(on_another, &other, &|text| text)?;
-    let says = |service: &str| {
-        format!(
-            "#include \"{service}_client.hpp\"\n#include \"{service}_server.hpp\"\n\
-             std::string of_{service}() {{ return thalweg::readable(\"\\xff\"); }}\n"
-        )
-    };
-    let asks = format!(
-        "std::string of_{two}();\nint main() {{ return of_{one}() == {REPLACEMENT} && of_{two}() == {ANOTHER} ? 0 : 1; }}\n"
-    );
-    let (first, second) = (work.join("first.cpp"), work.join("second.cpp"));
-    write(&first, &(says(one) + &asks))?;
-    write(&second, &says(two))?;
+    copy(on_this, &other, &|text| text.replace(PLACE, ANOTHER_PLACE))?;
     let compiler = || {
         let mut command = Command::new("g++");
         command.args(["-std=c++20", "-O0"]);
         command
     };
     let mut objects = Vec::new();
-    for (source, folder) in [(&first, on_this), (&second, other.as_path())] {
+    for ((name, text), folder) in sources(one, two).into_iter().zip([on_this, &other, &other]) {
+        let source = work.join(name);
+        write(&source, &text)?;
         let object = source.with_extension("o");
         let mut build = compiler();
-        build.arg("-I").arg(folder).arg("-c").arg(source).arg("-o").arg(&object);
+        build.arg("-I").arg(folder).arg("-c").arg(&source).arg("-o").arg(&object);
         passes(tally, "cpp: a service on a version of the runtime", &mut build)?;
         objects.push(object);
     }
@@ -62,6 +59,36 @@ pub(super) fn judge(
         format!("cpp: a file took two versions of the runtime\n{words}")
     });
     Ok(())
+}
+
+/// The sources of that program: the first service, the second one, and the first one again.
+fn sources(one: &str, two: &str) -> [(&'static str, String); 3] {
+    let says = |service: &str, function: &str| {
+        format!(
+            "#include \"{service}_client.hpp\"\n#include \"{service}_server.hpp\"\n\
+             std::string {function}() {{ return thalweg::readable(\"\\xff\"); }}\n"
+        )
+    };
+    // A request with a tag that no service has.
+    let refuses = |function: &str| {
+        format!(
+            "std::string {function}() {{\n    const std::uint8_t frame[] = {{0x91, 0x92, 0xa1, 'x', 0x80}};\n    \
+             try {{\n        {one}::decode_request(frame);\n    \
+             }} catch (const thalweg::DecodeError& no) {{\n        return std::string(no.place);\n    \
+             }}\n    return {{}};\n}}\n"
+        )
+    };
+    let asks = format!(
+        "std::string of_two(), of_again(), refused_again();\n\
+         int main() {{\n    \
+         const bool runtimes = of_one() == {REPLACEMENT} && of_two() == {ANOTHER} && of_again() == {ANOTHER};\n    \
+         return runtimes && refused() == \"frame\" && refused_again() == \"request\" ? 0 : 1;\n}}\n"
+    );
+    [
+        ("first.cpp", says(one, "of_one") + &refuses("refused") + &asks),
+        ("second.cpp", says(two, "of_two")),
+        ("again.cpp", says(one, "of_again") + &refuses("refused_again")),
+    ]
 }
 
 /// A runtime with another number, of which one function differs.

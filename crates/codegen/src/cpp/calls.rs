@@ -18,7 +18,7 @@ impl Cpp<'_> {
     pub(super) fn client(&self) -> String {
         let types = format!("{}_types.hpp", self.names.module);
         let mut text = self.head("Clients", &[types, self.runtime("pending")]);
-        text.line(format!("namespace {} {{", self.namespace));
+        self.begin_namespace(&mut text);
         text.line("");
         self.waiting_client(&mut text);
         text.line("");
@@ -149,7 +149,7 @@ impl Cpp<'_> {
         let is_ordered = self.service.is_ordered();
         let runtime = self.runtime(if is_ordered { "forks" } else { "reply" });
         let mut text = self.head("The server's side", &[types, runtime]);
-        text.line(format!("namespace {} {{", self.namespace));
+        self.begin_namespace(&mut text);
         text.line("");
         self.handler(&mut text);
         text.line("");

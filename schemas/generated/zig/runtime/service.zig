@@ -258,9 +258,15 @@ pub fn Responder(comptime Response: type, comptime Item: type, comptime Error: t
         /// is at once, on this thread and before this returns. Else it is on the thread that runs the server, which must not be
         /// held up: let it put the stream into a queue. A `wake` that was given before is forgotten.
         ///
-        /// The answer forgets it too: no `wake` begins once the responder has answered. One that another thread has begun by
-        /// then may still run, so a stream that is answered on another thread than the server's frees `of` in `released`. That is
-        /// called once, from any thread, when nobody uses `of` any more: after the wake, or by the answer, before it returns.
+        /// The answer forgets it too: no `wake` begins once the responder has answered. One that another
+        /// thread has begun by then, or calls at once in its own `changed`, may still run. So a stream that
+        /// is answered on another thread than the server's frees `of` in `released`. That is called once,
+        /// from any thread, when nobody uses `of` any more: after the wake, or by the answer, before it
+        /// returns, or by the `changed` that forgets this one.
+        ///
+        /// No lock is held while `wake` or `released` runs: each may take locks that its caller does not
+        /// hold, or wait for another thread that uses the responder, and a `wake` that is called at once may
+        /// answer.
         pub fn changed(self: @This(), wake: Wake, of: ?*anyopaque, released: ?Wake) void {
             if (self.reply.ways.changed) |tells| return tells(self.reply.context, wake, of, released);
             if (released) |releases| releases(of);
