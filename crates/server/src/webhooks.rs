@@ -221,8 +221,8 @@ impl Webhooks {
         for attempt in self.driver.turn(now) {
             self.begin(core, attempt);
         }
-        self.look_up_queued(core);
         self.connect_queued(core);
+        self.look_up_queued(core);
         self.set_timer(core);
     }
 
@@ -246,12 +246,14 @@ impl Webhooks {
             Some(addresses) if !target.secure || self.trust.good(core.now_ms()).is_some() => {
                 self.calls.wait(&peer(target), (attempt, addresses));
             }
-            _ => {
-                let deadline_ms = core.now_ms() + attempt.timeout_ms.min(self.resolver.wait_ms_max);
-                let host = target.host.clone();
-                self.names.wait(&host, attempt, deadline_ms);
-            }
+            _ => self.wait_for_look_up(core, attempt),
         }
+    }
+
+    fn wait_for_look_up(&mut self, core: &Core<Self>, attempt: Attempt) {
+        let deadline_ms = core.now_ms() + attempt.timeout_ms.min(self.resolver.wait_ms_max);
+        let host = attempt.target.host.clone();
+        self.names.wait(&host, attempt, deadline_ms);
     }
 
     fn look_up_queued(&mut self, core: &mut Core<Self>) {
@@ -299,9 +301,17 @@ impl Webhooks {
 
     fn connect_queued(&mut self, core: &mut Core<Self>) {
         while let Some((peer, (mut attempt, addresses))) = self.calls.begin() {
+            let is_secure = attempt.target.secure;
+            let trust = self.trust.good(core.now_ms()).filter(|_| is_secure).cloned();
+            if is_secure && trust.is_none() {
+                // The certificates were outdated while it waited for its look-up or for its turn.
+                self.calls.ended(&peer);
+                self.wait_for_look_up(core, attempt);
+                continue;
+            }
             let now = Self::now(core);
             if self.driver.begin(&mut attempt, now) {
-                self.connect(core, attempt, peer, addresses);
+                self.connect(core, attempt, peer, addresses, trust);
             } else {
                 self.calls.ended(&peer);
             }
@@ -314,9 +324,9 @@ impl Webhooks {
         attempt: Attempt,
         peer: Peer,
         addresses: VecDeque<SocketAddr>,
+        trust: Option<Trust>,
     ) {
         let deadline_ms = core.now_ms() + attempt.timeout_ms;
-        let trust = self.trust.last().filter(|_| attempt.target.secure).cloned();
         match exchange(&attempt, trust.as_ref()) {
             Ok(exchange) => {
                 let call = Call { attempt, peer, trust, addresses, exchange, connected: false, deadline_ms };

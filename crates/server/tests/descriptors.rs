@@ -65,7 +65,8 @@ fn as_many_connections_as_are_said_can_be_had_and_one_more_is_told() {
         assert!(start.elapsed() < PATIENCE, "not all of {said} are connected");
     }
     assert!(open_descriptors(&server) <= DESCRIPTORS);
-    // Guests ask nothing, and are told so in the end; whoever comes after them, at once.
+    // The first are overflow connections: they ask nothing, and are told when their time is over. Those after
+    // them are told at once.
     for peer in (0..20).map(|_| TcpStream::connect(server.address()).unwrap()).collect::<Vec<_>>() {
         let text = told(&peer);
         assert!(text.starts_with("HTTP/1.1 503 ") && text.contains("Retry-After: "), "{text}");

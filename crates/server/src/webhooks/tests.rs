@@ -72,15 +72,18 @@ impl thalweg_log::Watch for Deaf {
 }
 
 /// Subscriptions over a store in memory, and a resolver: names that begin with `inside` lead to this machine,
-/// others nowhere, which it says of names that begin with `hangs` only when the test ends.
+/// others nowhere. It says so of names that begin with `hangs` only when the test ends. Of names that begin
+/// with `slow` it says, once the test lets it, that they have no addresses.
 struct World {
     engine: Engine,
     service: Service,
     running: Running,
-    /// The other names that were asked for.
+    /// The names that were asked for, but those that hang.
     asked: Receiver<String>,
     /// A message for each time the system's certificates were read.
     trusted: Receiver<()>,
+    /// Look-ups of slow names come to their end once this is gone.
+    slow: Option<Sender<()>>,
     end: Sender<()>,
 }
 
@@ -91,12 +94,17 @@ impl World {
         let engine = engine.with_webhooks_loopback(Loopback::OfPrograms);
         let (end, ended) = channel();
         let (told, asked) = channel();
-        let (ended, told) = (Mutex::new(ended), Mutex::new(told));
+        let (slow, let_go) = channel();
+        let (ended, told, let_go) = (Mutex::new(ended), Mutex::new(told), Mutex::new(let_go));
         let ask = move |host: &str| {
             if host.starts_with("hangs") {
                 let _: Result<(), _> = ended.lock().unwrap().recv();
             } else {
                 let _ = told.lock().unwrap().send(host.to_owned());
+            }
+            if host.starts_with("slow") {
+                let _: Result<(), _> = let_go.lock().unwrap().recv();
+                return Ok(Vec::new());
             }
             if host.starts_with("inside") {
                 return Ok(vec![Ipv4Addr::LOCALHOST.into()]);
@@ -117,7 +125,7 @@ impl World {
         let resolver = Resolver { ask: Arc::new(ask), wait_ms_max, read_trust: Arc::new(read_trust) };
         let running = Running::start_with(&engine, resolver).unwrap();
         let service = engine.service_for(Arc::new(Deaf)).unwrap();
-        World { engine, service, running, asked, trusted, end }
+        World { engine, service, running, asked, trusted, slow: Some(slow), end }
     }
 
     fn call(&mut self, method: Method, path: &str, body: &Value) -> (u16, Value) {
@@ -171,7 +179,7 @@ impl World {
     }
 
     fn end(self) {
-        drop(self.end);
+        drop((self.slow, self.end));
         self.running.end();
     }
 }
@@ -232,6 +240,41 @@ fn the_systems_certificates_are_read_again_after_a_reload_and_not_for_each_call(
     world.running.reload();
     call(&mut world, "third");
     assert!(world.trusted.try_iter().count() > 0, "nobody read them again");
+    world.end();
+}
+
+#[test]
+fn a_call_whose_look_up_began_before_a_reload_trusts_what_is_read_after_it() {
+    let mut world = World::new(LOOK_UP_MS_MAX);
+    world.subscribe_to("first", "first/*", "https://inside.example/hook");
+    world.create("first/a");
+    world.until_failed("first");
+    assert_eq!(world.asked.recv_timeout(PATIENCE).unwrap(), "inside.example");
+    assert_eq!(world.trusted.try_iter().count(), 1);
+    world.subscribe("s", "https://slow.example/hook");
+    world.wake();
+    assert_eq!(world.asked.recv_timeout(PATIENCE).unwrap(), "slow.example");
+    world.running.reload();
+    world.slow = None;
+    world.until_failed("s");
+    assert!(world.trusted.try_iter().count() > 0, "it was made with the old ones");
+    world.end();
+}
+
+#[test]
+fn a_call_that_waited_for_its_turn_during_a_reload_trusts_what_is_read_after_it() {
+    let mut world = World::new(LOOK_UP_MS_MAX);
+    let silent = [(); 16].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+    (0..CALLS_MAX).for_each(|number| world.subscribe(&format!("a{number}"), &url(&silent[number % 16])));
+    world.subscribe("z", "https://slow.example/hook");
+    world.wake();
+    assert_eq!(world.asked.recv_timeout(PATIENCE).unwrap(), "slow.example");
+    world.slow = None;
+    world.trusted.recv_timeout(PATIENCE).unwrap();
+    world.running.reload();
+    drop(silent);
+    world.until_failed("z");
+    assert!(world.trusted.try_iter().count() > 0, "it was made with the old ones");
     world.end();
 }
 
