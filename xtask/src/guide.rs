@@ -25,7 +25,7 @@ pub(crate) fn run(_options: &Options) -> Outcome {
     let home = target().join("guide");
     let program = build(
         &home,
-        block(&page, "**2. Have the code written**", "toml")?,
+        block(&page, "**2. Generate the code**", "toml")?,
         block(&page, "in `greeter.jsonc`", "jsonc")?,
         block(&page, "in `src/main.rs`", "rust")?,
     )?;
