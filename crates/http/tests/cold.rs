@@ -9,6 +9,7 @@ use common::{Client, Server};
 use std::io::Read;
 use std::path::Path;
 use std::process::Command;
+use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 use thalweg_http::{Config, Message};
@@ -251,10 +252,11 @@ fn lending(path: &Path) -> (Server, Bytes, Pool) {
     (server, lent, pool)
 }
 
-/// Has the pool's one thread wait until the gate's lock is let go.
-fn hold_up(pool: &Pool, gate: &Arc<Mutex<()>>) {
-    let gate = Arc::clone(gate);
-    assert!(pool.submit(Box::new(move || drop(gate.lock().unwrap()))).is_ok());
+/// Has the pool's one thread wait until what this returns is dropped.
+fn hold_up(pool: &Pool) -> Sender<()> {
+    let (held, released) = channel::<()>();
+    assert!(pool.submit(Box::new(move || _ = released.recv())).is_ok());
+    held
 }
 
 /// Reads on until the server asks the pool for bytes; it must not have sent all of them by then.
@@ -286,13 +288,11 @@ fn what_a_peer_was_slow_to_take_is_brought_back_before_it_is_sent() {
     // For so long a peer is not slow yet.
     passes.get(&format!("/slow/{PRESENT_MS}"));
     assert_eq!(passes.answer().text(), "slow");
-    let gate = Arc::new(Mutex::new(()));
-    let closed = gate.lock().unwrap();
-    hold_up(&pool, &gate);
+    let held = hold_up(&pool);
     read_until_asked(&server, &mut slow);
     passes.get("/echo");
     assert_eq!(passes.answer().text(), "Get /echo -");
-    drop(closed);
+    drop(held);
     while slow.buffer.len() < LENT_BYTES {
         assert!(slow.fill(), "the connection ended in a body");
     }
@@ -312,15 +312,13 @@ fn what_waited_behind_another_answer_is_brought_back_before_it_is_sent() {
     }
     passes.get(&format!("/slow/{PRESENT_MS}"));
     assert_eq!(passes.answer().text(), "slow");
-    let gate = Arc::new(Mutex::new(()));
-    let closed = gate.lock().unwrap();
-    hold_up(&pool, &gate);
+    let held = hold_up(&pool);
     server.post(Message::Complete { up_to: 1 });
     read_until_asked(&server, &mut waits);
     assert!(waits.buffer.is_empty(), "nothing is sent meanwhile");
     passes.get("/echo");
     assert_eq!(passes.answer().text(), "Get /echo -");
-    drop(closed);
+    drop(held);
     assert_eq!(waits.answer().text(), "after 1");
     let answer = waits.answer();
     assert_eq!((answer.status, answer.body.len()), (200, LENT_BYTES));

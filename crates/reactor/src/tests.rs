@@ -496,10 +496,6 @@ mod invariant_5_inline_only_when_nothing_else_waits {
         }
         assert_eq!(*alone.borrow(), [false, false, true], "the rest of them comes after it");
     }
-}
-
-mod invariant_5_of_two_that_take_turns_neither_has_the_reactor_to_itself {
-    use super::*;
 
     #[test]
     fn an_entry_shares_the_reactor_with_what_was_served_lately() {
@@ -523,10 +519,6 @@ mod invariant_5_of_two_that_take_turns_neither_has_the_reactor_to_itself {
             assert_eq!(*alone.borrow(), [true, true, false, true, false]);
         }
     }
-}
-
-mod invariant_5_what_is_served_for_long_was_served_until_its_turn_was_over {
-    use super::*;
 
     #[test]
     fn an_entry_does_not_have_a_reactor_to_itself_behind_one_that_took_long() {
