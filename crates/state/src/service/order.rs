@@ -19,11 +19,11 @@
 
 use super::answer::{Answer, refuse};
 use super::asked::Asked;
+use super::queue::Queued;
 use super::refusal::Refusal;
 use super::{Core, fault_of};
 use crate::state::{ForkId, State};
 use parking_lot::Mutex;
-use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
 use thalweg_log::Position;
 use thalweg_service::{Access, Executor, Pool, Scheduler, Turn};
@@ -83,16 +83,6 @@ impl Drop for Running {
     }
 }
 
-/// A call that waits for a thread, or for a reactor that has nothing else to do.
-pub(super) struct Queued {
-    least: Budget,
-    rest: Rest<Budget>,
-    asked: Asked,
-}
-
-/// Calls that wait, first come first.
-pub(super) type Queue = Mutex<VecDeque<Queued>>;
-
 /// How many keys a call may look at where it is; each is a few nanoseconds.
 pub(super) type Budget = usize;
 /// On a reactor that has others to serve.
@@ -100,8 +90,6 @@ pub(super) const BUSY: Budget = 512;
 /// On a reactor where handing it over would win nothing: nobody else waits, or every thread for what takes
 /// long is busy and the answers of what they do wait with it. A fraction of a millisecond at most.
 pub(super) const ALONE: Budget = 32_768;
-/// How many calls of the queue a reactor looks at for one to help with: those in front may take long.
-const HELP_AHEAD: usize = 16;
 /// On a thread for what takes long.
 pub(super) const UNLIMITED: Budget = usize::MAX - 1;
 /// On the threads for what takes as long as the state is large.
@@ -110,7 +98,7 @@ pub(super) const ENDLESS: Budget = usize::MAX;
 pub(super) const LONG: Budget = 262_144;
 
 /// The rest of a call.
-type Rest<A> = Box<dyn FnOnce(&Arc<Core>, A) -> Outcome + Send>;
+pub(super) type Rest<A> = Box<dyn FnOnce(&Arc<Core>, A) -> Outcome + Send>;
 
 /// What became of a call so far.
 pub(super) enum Outcome {
@@ -197,38 +185,37 @@ impl Core {
     /// Puts a call in the queue for a thread.
     fn queue(self: &Arc<Self>, least: Budget, rest: Rest<Budget>, asked: Asked) {
         let Some(asked) = self.let_wait(asked) else { return };
-        self.queue.lock().push_back(Queued { least, rest, asked });
-        let core = Arc::clone(self);
-        self.pool.execute(Box::new(move || {
-            // A reactor may have taken it.
-            let next = core.queue.lock().pop_front();
-            if let Some(Queued { rest, asked, .. }) = next {
-                core.settle(rest(&core, UNLIMITED), UNLIMITED, asked);
-            }
-        }));
+        let needs_job = self.queue.put_last(Queued { least, rest, asked });
+        self.submit(needs_job);
+    }
+
+    /// Gives the pool a job for a call in the queue, if one is needed.
+    fn submit(self: &Arc<Self>, needs_job: bool) {
+        if needs_job {
+            let core = Arc::clone(self);
+            self.pool.execute(Box::new(move || {
+                if let Some(Queued { rest, asked, .. }) = core.queue.take_for_job() {
+                    core.settle(rest(&core, UNLIMITED), UNLIMITED, asked);
+                }
+            }));
+        }
     }
 
     /// Whether every thread has a call to do, and one to go on with: one more would only wait there.
     pub(super) fn is_full(&self) -> bool {
         let threads = self.pool.threads;
-        self.queue.lock().len() + threads - self.pool.idle() >= 2 * threads
+        self.queue.len() + threads - self.pool.idle() >= 2 * threads
     }
 
     /// Goes on for a fraction of a millisecond with one of the first calls in the queue, if every thread is
     /// busy; whether there was one that can be had in so small a part. What is left of it stays in front.
     pub(super) fn help(self: &Arc<Self>) -> bool {
-        let mut queue = self.queue.lock();
-        if queue.is_empty() || queue.len() <= self.pool.idle() {
-            return false;
-        }
-        let first = queue.iter().take(HELP_AHEAD).position(|queued| queued.least <= ALONE);
-        let next = first.and_then(|at| queue.remove(at));
-        drop(queue);
+        let next = self.queue.take_to_help(self.pool.idle(), ALONE);
         let Some(Queued { rest, asked, .. }) = next else { return false };
         match rest(self, ALONE) {
-            // The pool has a job for it yet, which finds nothing where a call is helped to its end.
             Outcome::Elsewhere { least, rest } => {
-                self.queue.lock().push_front(Queued { least, rest, asked });
+                let needs_job = self.queue.put_first(Queued { least, rest, asked });
+                self.submit(needs_job);
             }
             outcome => self.settle(outcome, ALONE, asked),
         }

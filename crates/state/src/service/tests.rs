@@ -15,7 +15,9 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 use thalweg_log::sim::SimDisk;
 use thalweg_log::{CommitError, Disk};
-use thalweg_service::{Access, ClientOptions, Endpoint, Server, ServerOptions, SyncClient};
+use thalweg_service::{
+    Access, ClientOptions, Endpoint, Local, LocalCallOptions, LocalEvent, Server, ServerOptions, SyncClient,
+};
 
 mod orders;
 
@@ -606,6 +608,47 @@ fn a_reactor_with_nothing_else_to_do_takes_what_waits_for_a_busy_thread() {
     finish.send(()).unwrap();
     caller.hear(3);
     assert_eq!(service.waiting_bytes(), 0);
+}
+
+#[test]
+fn what_is_left_of_a_call_is_done_though_its_job_came_while_it_was_helped() {
+    /// Its calls wait for a thread, and let a step of it come and go before they need one more.
+    struct Slow(Service, std::sync::mpsc::Sender<()>);
+    impl Handler for Slow {
+        fn request(&mut self, _: Request<'_>, reply: Reply) {
+            let finish = self.1.clone();
+            let rest = move |core: &Arc<Core>, budget| {
+                assert_eq!(budget, ALONE, "a reactor took it first");
+                finish.send(()).unwrap();
+                let (passed, passes) = channel();
+                core.pool.execute(Box::new(move || passed.send(()).unwrap()));
+                // Jobs come in order: the one of this call has come.
+                passes.recv().unwrap();
+                Outcome::elsewhere(|_| Outcome::done(Answer::Count(1)))
+            };
+            let asked = Asked::new(1, reply);
+            self.0.core.settle(Outcome::elsewhere_within(1, rest), BUSY, asked);
+        }
+    }
+    let store = Store::memory(thalweg_log::Options::default()).unwrap();
+    let mut service = Service::new(&store, "state", ServiceOptions { threads: 1, ..Default::default() });
+    let (finish, finished) = channel::<()>();
+    let (begun, begins) = channel();
+    service.core.pool.execute(Box::new(move || {
+        begun.send(()).unwrap();
+        finished.recv().unwrap();
+    }));
+    begins.recv().unwrap();
+    let (wake, answered) = channel();
+    let mut local = Local::new(ERROR_TAG, 64, move || _ = wake.send(()));
+    let mut slow = Slow(service.clone(), finish);
+    let asked = LocalCallOptions::default();
+    assert!(local.call(&mut slow, &[], asked, |_, _| {}).is_some(), "it waits");
+    assert!(service.help());
+    answered.recv_timeout(Duration::from_secs(60)).expect("an answer comes");
+    let mut ended = 0;
+    local.turn(&mut slow, |_, came, _| ended += usize::from(matches!(came, LocalEvent::End(0))));
+    assert_eq!(ended, 1);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use super::super::writes::ToWrite;
 use super::*;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Instant;
-use thalweg_service::{CallId, Local, LocalCallOptions, LocalEvent};
+use thalweg_service::CallId;
 
 /// A client, and what it was answered.
 pub(super) struct Caller {
