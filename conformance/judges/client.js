@@ -71,7 +71,7 @@ const refused = (status) => (error) =>
 const endOf = (error) => error instanceof StreamClosedError ? error.finalOffset
   : error.headers["stream-closed"] === "true" && error.headers["stream-next-offset"]
 
-/** A producer whose errors are kept for whoever asks. */
+/** A producer whose errors are kept for the test to ask for. */
 function producer(handle, id, options = {}) {
   const errors = []
   return { errors, it: new IdempotentProducer(handle, id, { onError: (error) => errors.push(error), ...options }) }

@@ -79,7 +79,7 @@ pub fn rings(data: &[u8]) {
                     || end.prepare_to_sleep(Wanted::Space);
                 end.wake_up();
             }
-            // Whoever joins now takes the map as it is, or says why not.
+            // A client that joins now takes the map as it is, or says why not.
             _ => drop(memory.try_clone().map(SharedEnd::adopt).expect("a descriptor")),
         }
     }

@@ -1,4 +1,4 @@
-//! What the tasks are and what they take: all of them for whoever names none, and a task's own words with
+//! What the tasks are and what they take: all of them where none is named, and a task's own words with
 //! `--help`.
 
 pub(crate) const ALL: &str = "\

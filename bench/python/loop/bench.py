@@ -1,7 +1,7 @@
 """One event loop, one work, one figure: `python bench.py LOOP WORK SECONDS`.
 
 LOOP is one of `LOOPS`, WORK one of `WORKS`. Prints one line of JSON: how many operations per second, and how many
-processor microseconds of this process each took. Whoever compares runs loops in turn.
+processor microseconds of this process each took. A comparison runs the loops in turn.
 """
 
 import asyncio

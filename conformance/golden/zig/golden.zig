@@ -306,7 +306,7 @@ fn exhausted() !void {
     var none = std.heap.FixedBufferAllocator.init(&nothing);
     reader = .{ .frame = "\x91\x80", .allocator = none.allocator() };
     if (List.read(&reader)) |_| return error.Taken else |problem| try holds(problem == error.OutOfMemory);
-    // Whoever dispatches hears of it, and the one who asked is not told that the request was wrong.
+    // The dispatcher hears of it, and the client is not told that the request was wrong.
     var wire: Wire = .{};
     const reply: echo.service.Reply = .{ .context = &wire, .ways = &.{ .item = Wire.item, .end = Wire.finish } };
     const request = named("echo_places_request");

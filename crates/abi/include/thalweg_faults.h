@@ -14,7 +14,7 @@ enum thalweg_fault {
     THALWEG_UNKNOWN_COMMAND = 3,
     /** The bytes are no frames of the protocol; the connection ends. */
     THALWEG_BAD_FRAME = 4,
-    /** The frame is longer than whoever reads it allows. */
+    /** The frame is longer than its reader allows. */
     THALWEG_FRAME_TOO_LARGE = 5,
     /** A call was begun under the id of one that has not ended. */
     THALWEG_DUPLICATE_ID = 6,

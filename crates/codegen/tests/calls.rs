@@ -219,7 +219,7 @@ fn streams_bring_items_and_then_their_end() {
     assert_eq!(items.next(), Err(CallError::Transport("nothing came")));
     assert_eq!(left.load(Ordering::Relaxed), 0);
     drop(items);
-    assert_eq!(left.load(Ordering::Relaxed), 1, "whoever carries it hears that nobody reads on");
+    assert_eq!(left.load(Ordering::Relaxed), 1, "the transport hears that nobody reads on");
     // A reader that went away stops the handler.
     let mut items = client.count(&EchoCount { first: 0, last: u32::MAX }).unwrap();
     assert_eq!((0..5).filter(|_| matches!(items.next(), Ok(Next::Item(_)))).count(), 5);

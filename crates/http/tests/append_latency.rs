@@ -48,7 +48,7 @@ fn us_since(begun: Instant) -> u64 {
     begun.elapsed().as_micros() as u64
 }
 
-/// Whoever asks again and again is found without the kernel being asked who has come.
+/// A client that asks again and again is found without the kernel being asked who has come.
 #[test]
 fn a_post_that_is_found_at_a_glance_is_timed_as_any_other() {
     let server = Server::start_spinning(Config::default());

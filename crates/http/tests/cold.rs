@@ -1,4 +1,4 @@
-//! Bytes that are not in memory hold back whoever asked for them, and nobody else.
+//! Bytes that are not in memory hold back the client that asked for them, and no other.
 
 #![allow(clippy::unwrap_used, reason = "this is a test's code, though not in a test function")]
 
@@ -201,7 +201,7 @@ fn what_panics_while_it_is_brought_in_is_refused_and_nobody_else_is() {
     let poisoned = Arc::clone(&gate);
     let ended = std::thread::spawn(move || {
         let _held = poisoned.lock().unwrap();
-        panic!("on purpose: whoever takes this lock panics, too");
+        panic!("on purpose: the next to take this lock panics, too");
     });
     assert!(ended.join().is_err());
     server.shared.lock().unwrap().cold = Some(gate);

@@ -414,7 +414,7 @@ fn draining_takes_in_those_who_already_knocked() {
     let mut busy = server.connect();
     busy.get("/echo");
     assert_eq!(busy.answer().status, 200);
-    // The reactor waits inside a call, so whoever connects now stays in the listener's queue.
+    // The reactor waits inside a call, so a client that connects now stays in the listener's queue.
     let gate = std::sync::Arc::clone(&server.shared.lock().unwrap().gate);
     let held = gate.lock().unwrap();
     busy.get("/stay");

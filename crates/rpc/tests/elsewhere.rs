@@ -71,7 +71,7 @@ fn calls_go_over_a_socket_or_through_shared_memory_and_come_back() {
         for (n, answer) in answers.as_array().unwrap().iter().enumerate() {
             assert_eq!((&answer["id"], &answer["result"]["number"]), (&json!(n), &json!(n)));
         }
-        // Whoever goes away is told of at the other end.
+        // The other end is told when one goes away.
         let mut other = server.connect();
         other.post(call("Later", &json!([1])));
         let waiting = server.waiting(1);
@@ -107,7 +107,7 @@ fn what_nobody_waits_for_is_sent_all_the_same() {
     }
 }
 
-/// By its number whoever knows no faults tells what may be repeated: what was made must not have that of what
+/// A client that knows no faults tells by the number what may be repeated: what was made must not have that of what
 /// is no request.
 #[test]
 fn what_is_too_long_to_answer_is_no_request_that_was_not_made() {

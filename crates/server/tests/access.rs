@@ -67,7 +67,7 @@ fn what_a_server_says_to_try_works_with_tokens_and_without() {
         let tries: Vec<_> = lines.by_ref().skip_while(|line| !line.starts_with("try")).take(4).collect();
         let server = Server { child, url: String::new(), greeting: tries.join("\n") };
         for line in &tries[1..] {
-            // Whoever follows does so until they have seen enough.
+            // A follower goes on until it has seen enough.
             let line = line.replace("live=sse", "live=long-poll");
             let mut shell = Command::new("bash");
             let output =
@@ -224,7 +224,7 @@ fn who_claims_acks_and_releases_with_the_token_of_its_claim() {
     {
         assert_eq!(control(&server, method, path, token, &Value::Null).0, 401, "{method} {path}");
     }
-    // Whoever a webhook is sent to has no token of ours, and asks for the keys that it is signed with.
+    // A webhook's receiver has no token of ours, and asks for the keys that it is signed with.
     let (status, said) = ask(&server, "GET /v1/stream/__ds/jwks.json HTTP/1.1\r\n", 0, "");
     assert!(status == 200 && said.contains("OKP"), "{status} {said}");
 }

@@ -79,7 +79,7 @@ fn announced(address: &str, bytes: u32) -> String {
     String::from_utf8_lossy(&answer).into_owned()
 }
 
-/// What whoever may send a body is told.
+/// What a client that may send a body is told.
 const GO_ON: &str = "HTTP/1.1 100";
 
 #[test]

@@ -136,7 +136,7 @@ fn damage_that_a_read_comes_upon_is_told_of_once_and_refused_from_then_on() {
     follower.read_to_string(&mut rest).unwrap();
     assert!(rest.contains("event: control") && !rest.contains("rec-b"), "{rest}");
     is_refused(&server);
-    assert_eq!(names_damage(&log), 1, "once, whoever reads");
+    assert_eq!(names_damage(&log), 1, "once, however many read");
     drop(server);
 
     // Killed. What lies in front of the checkpoint is met by who reads it.

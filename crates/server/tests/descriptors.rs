@@ -89,7 +89,7 @@ fn services_elsewhere_have_their_descriptors_and_connections_those_that_are_said
     let said = said(&server);
     let before = open_descriptors(&server);
     assert!(said + before <= DESCRIPTORS, "{said} connections beside {before} descriptors");
-    // Whichever reactor they come to, all find a place, and whoever comes after them does not.
+    // Whichever reactor they come to, all find a place, and a client that comes after them does not.
     let held: Vec<TcpStream> = (0..said).map(|_| answered(&server)).collect();
     assert!(open_descriptors(&server) <= DESCRIPTORS);
     let text = told(&TcpStream::connect(server.address()).unwrap());

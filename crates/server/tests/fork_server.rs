@@ -85,7 +85,7 @@ fn the_first_server_listens_at_a_socket_that_was_handed_over() {
     assert_eq!(heard, "here");
     let ended = Command::new("kill").args(["-s", "TERM", &child.id().to_string()]).status().unwrap();
     assert!(ended.success() && child.wait().unwrap().success());
-    // The listener is whoever's made it: it takes connections for the next server.
+    // The listener stays its maker's: it takes connections for the next server.
     assert!(TcpStream::connect(address).is_ok());
 }
 

@@ -70,7 +70,7 @@ fn counters_count_what_was_done() {
     assert!(grown("thalweg_received_bytes_total") > 1_000.0 && grown("thalweg_sent_bytes_total") > 1_000.0);
     assert_eq!(grown("thalweg_group_commits_sum"), grown("thalweg_commits_total"));
     assert!(sum(&after, "thalweg_streams") >= 1.0 && sum(&after, "thalweg_memory_bytes") > 1e6);
-    // Whoever asks is connected.
+    // The client that asks is connected.
     assert!(sum(&after, "thalweg_connections") >= 1.0);
     let buckets: Vec<f64> = after
         .iter()
@@ -189,7 +189,7 @@ fn memory_is_counted_for_what_it_goes_into() {
         samples[&format!("thalweg_memory_bytes{{kind=\"{kind}\"}}")]
     };
     let before = scrape(&server);
-    assert_eq!(kind(&before, "connections"), 128.0, "whoever asks is connected");
+    assert_eq!(kind(&before, "connections"), 128.0, "the client that asks is connected");
     assert_eq!(kind(&before, "subscribers") + kind(&before, "tls") + kind(&before, "sessions"), 0.0);
     assert!(kind(&before, "files") > 0.0 && kind(&before, "files") < kind(&before, "resident"));
     for name in ["a", "b", "c"] {

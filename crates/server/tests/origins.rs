@@ -41,7 +41,7 @@ fn a_page_that_is_allowed_reads_why_the_connection_refuses_and_no_other_does() {
     let flags = [&["--cors-origins", origins][..], &bounds].concat();
     let server = Server::start(directory.path(), "127.0.0.1:0", &flags);
     says(&server.url, &["create", "s"]);
-    // Whoever follows it leaves no room for another.
+    // One follower leaves no room for another.
     let mut follower = TcpStream::connect(server.address()).unwrap();
     write!(follower, "GET {STREAM} HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
     assert!(follower.read(&mut [0; 64]).unwrap() > 0);

@@ -239,7 +239,7 @@ fn a_signal_that_is_sent_twice_at_once_is_one() {
     assert!((0..5).any(|_| twice_is_once()), "each time it was two");
 }
 
-/// Whether a server took a signal that is sent twice for one, and waited for whoever holds out.
+/// Whether a server took a signal that is sent twice for one, and waited for clients that hold out.
 fn twice_is_once() -> bool {
     let directory = tempfile::tempdir().unwrap();
     let log = directory.path().join("log");

@@ -189,7 +189,7 @@ fn a_token_is_good_on_every_way_in_until_the_lease_or_the_server_ends() {
     let mut session: Any =
         Session::open(carrier(server.address(), &data, "state.sock"), "main", brief).unwrap();
     let begun = Instant::now();
-    // Whoever uses it begins its lease anew, so it has to be left alone for longer than that.
+    // Each use begins its lease anew, so it has to be left alone for longer than that.
     while session.get("a").err().map(|error| error.word()) != Some(Some(Word::SessionExpired)) {
         assert!(begun.elapsed() < PATIENCE, "it never expires");
         std::thread::sleep(Duration::from_millis(20));

@@ -102,7 +102,7 @@ impl Hook {
             for stream in listener.incoming() {
                 let mut stream = stream.unwrap();
                 let body = read_request(&mut stream);
-                // Before the answer, since that is when whoever called goes on.
+                // Before the answer, since that is when the caller goes on.
                 let at = Instant::now();
                 if let Some(answer) = answer {
                     stream.write_all(answer.as_bytes()).unwrap();

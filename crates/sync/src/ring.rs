@@ -4,7 +4,7 @@
 //!
 //! Two sides, two rings. Ring *n* is written by side *n* and read by the other; each is exactly a socket's
 //! byte stream: a write takes what fits, a read gives what is there, and what is larger than the ring flows
-//! through it in pieces. Where messages begin and end is the business of whoever reads, from a private copy.
+//! through it in pieces. Where messages begin and end is the reader's business, from a private copy.
 //!
 //! # The words
 //!

@@ -12,7 +12,7 @@ use std::fmt;
 pub enum Retry {
     /// It would go wrong again.
     Never,
-    /// The call was not carried out: whoever repeats it does nothing twice.
+    /// The call was not carried out: repeating it does nothing twice.
     Safe,
     /// The call may have been carried out: repeat it only if twice is as good as once.
     Unknown,
@@ -70,7 +70,7 @@ macro_rules! faults {
                 match self { $(Self::$name => Retry::$retry,)+ }
             }
 
-            /// What it means, for whoever reads a table.
+            /// What it means, in the words of a table.
             pub const fn meaning(self) -> &'static str {
                 match self { $(Self::$name => concat!($($doc),+).trim_ascii(),)+ }
             }
@@ -93,7 +93,7 @@ faults! {
     UnknownCommand = 3, "unknown_command", 404, -32601, Never, "the service has no such command";
     /// The bytes are no frames of the protocol; the connection ends.
     BadFrame = 4, "bad_frame", 400, -32019, Never, "the bytes are no frame";
-    /// The frame is longer than whoever reads it allows.
+    /// The frame is longer than its reader allows.
     FrameTooLarge = 5, "frame_too_large", 413, -32020, Never, "the frame is longer than is allowed";
     /// A call was begun under the id of one that has not ended.
     DuplicateId = 6, "duplicate_id", 400, -32021, Never, "a call with this id has not ended yet";

@@ -1,4 +1,4 @@
-// The client that takes single steps and says how each ended: what is wrong is at the other end, and told by whoever started
+// The client that takes single steps and says how each ended: what is wrong is at the other end, and told by the program that started
 // this. The steps stand in conformance/matrix/README.md.
 #ifndef ECHO_PROBE_HPP
 #define ECHO_PROBE_HPP

@@ -25,7 +25,7 @@ export interface Faults {
   readonly UNKNOWN_COMMAND: FaultRow
   /** The bytes are no frames of the protocol; the connection ends. */
   readonly BAD_FRAME: FaultRow
-  /** The frame is longer than whoever reads it allows. */
+  /** The frame is longer than its reader allows. */
   readonly FRAME_TOO_LARGE: FaultRow
   /** A call was begun under the id of one that has not ended. */
   readonly DUPLICATE_ID: FaultRow

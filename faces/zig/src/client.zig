@@ -229,7 +229,7 @@ pub const Client = struct {
         return c.thalweg_client_state_of(self.handle);
     }
 
-    /// A refusal is the service's own answer: whoever reads the frame finds its words.
+    /// A refusal is the service's own answer: its words are in the frame.
     fn frameOf(event: *const c.Event) Error![]const u8 {
         const fault: faults.Fault = @enumFromInt(event.fault);
         const frame: []const u8 = if (event.frame) |bytes| bytes[0..event.length] else &.{};

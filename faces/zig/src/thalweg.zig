@@ -1,4 +1,4 @@
-//! Typed services for Zig: clients and concurrent servers over Unix sockets and shared memory, driven by whoever owns
+//! Typed services for Zig: clients and concurrent servers over Unix sockets and shared memory, driven by the program that owns
 //! them, without a thread of their own. Types and methods come from `thalweg codegen --lang zig`; what stands here carries
 //! their frames. Everything is a thin layer over the C interface: link `libthalweg` and the C library.
 

@@ -243,7 +243,7 @@ fn haste(folder: []const u8) !void {
     holds(Hasty.watched.deinit() == .ok, "that each call's memory is freed once");
 }
 
-/// A stream that brings one thing twice, and then waits for whoever reads it to leave.
+/// A stream that brings one thing twice, and then waits for its reader to leave.
 const Held = struct {
     var bell: system.Bell = undefined;
     var replies: [4]thalweg.Reply = undefined;

@@ -1,4 +1,4 @@
-"""What stands between generated code and whoever carries its frames.
+"""What stands between generated code and the transport that carries its frames.
 
 A transport under a client, a reply under a server: generated code speaks these words,
 transports execute them, neither sees the other.

@@ -72,7 +72,7 @@ private:
         void wait(std::unique_ptr<Held> held, Run run) {
             std::unique_lock lock(mutex);
             Line& line = lines[held->key_];
-            // Whoever was in the way may have left meanwhile.
+            // The calls that were in the way may have ended meanwhile.
             line.waiting.push_back({std::move(held), std::move(run)});
             go_on(line, std::move(lock));
         }
@@ -86,7 +86,7 @@ private:
             go_on(at->second, std::move(lock));
         }
 
-        /// Lets begin whoever may.
+        /// Begins the calls that may begin.
         void go_on(Line& line, std::unique_lock<std::mutex> lock) {
             std::vector<Waiting> begun;
             while (!line.waiting.empty() && line.may(line.waiting.front().held->writes_)) {

@@ -201,7 +201,7 @@ public:
         else tagged(0xd3, static_cast<std::uint64_t>(value));
     }
 
-    /// Text of whoever calls, as the wire wants it. Throws EncodeError.
+    /// The caller's text, as the wire wants it. Throws EncodeError.
     void text(std::string_view value) {
         if (!is_utf8(value)) throw EncodeError(place_);
         string(value);

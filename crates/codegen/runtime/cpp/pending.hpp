@@ -1,5 +1,5 @@
 // Calls under way: many at once on one connection, each a Pending or an Items of its own that a coroutine awaits, a
-// callback hears of, or somebody asks whether it is ready. The transport is driven by whoever owns it, and everything here
+// callback hears of, or somebody asks whether it is ready. The transport is driven by its owner, and everything here
 // happens on the thread that drives it: nothing is locked.
 #include "runtime.hpp"
 
@@ -99,7 +99,7 @@ public:
     }
     /// Tells the server that nobody waits for the answer. The call still ends, usually as cancelled.
     void cancel() { transport_.cancel(begun_.call); }
-    /// Has `act` called with this when it is ready, by whoever drives the transport, or at once.
+    /// Has `act` called with this when it is ready, by the transport's driver, or at once.
     template <class F> void then(F act) && {
         const auto state = state_;
         const auto kept = std::make_shared<Pending>(std::move(*this));
@@ -129,7 +129,7 @@ private:
         void settle(Outcome with) {
             if (outcome.index() != 0) return;
             outcome = std::move(with);
-            // What a callback throws is no outcome: it is for whoever drives the transport.
+            // What a callback throws is no outcome: it is for the transport's driver.
             waiting.tell();
         }
 

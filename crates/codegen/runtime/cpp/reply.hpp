@@ -1,5 +1,5 @@
-// How a server's handler answers: a Reply carries frames to whoever asked, a Responder writes messages into it. A responder
-// owns its call and nothing is shared, so answering takes no lock: whoever holds it answers, on whatever thread.
+// How a server's handler answers: a Reply carries frames to the caller, a Responder writes messages into it. A responder
+// owns its call and nothing is shared, so answering takes no lock: its holder answers, on whatever thread.
 #include "runtime.hpp"
 
 #ifndef THALWEG_REPLY_HPP

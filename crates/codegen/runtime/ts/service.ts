@@ -1,4 +1,4 @@
-// What stands between generated code and whoever carries its frames: a transport under a client, a reply under a
+// What stands between generated code and what carries its frames: a transport under a client, a reply under a
 // server. Generated code speaks these words, transports execute them, neither sees the other.
 
 import { DecodeError, Reader, Writer } from "./messagepack.js";

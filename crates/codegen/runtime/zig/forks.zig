@@ -25,7 +25,7 @@ pub const Forks = struct {
         /// Handles the call, whose reply is `job.inTurn()`.
         call: *const fn (job: *Job) void,
         reply: Reply,
-        /// For whoever keeps jobs in a line.
+        /// For an owner that keeps jobs in a line.
         next: ?*Job = null,
         forks: *Forks = undefined,
         line: *Line = undefined,
@@ -155,7 +155,7 @@ pub const Forks = struct {
             return false;
         }
 
-        /// Takes out whoever may begin, in their order.
+        /// Takes out the jobs that may begin, in their order.
         fn advance(self: *Line) ?*Job {
             const begun = self.first;
             var at: ?*Job = null;

@@ -37,10 +37,10 @@ pub struct Shared {
     pub watched: usize,
     pub unwatched: usize,
     pub acknowledged: usize,
-    /// Whoever asks for `/stay` says so here, and goes on once nobody holds this.
+    /// A request for `/stay` is told of here, and goes on once nobody holds this.
     pub gate: Arc<Mutex<()>>,
     pub stays: bool,
-    /// The bytes are not in memory; whoever brings them there waits for this.
+    /// The bytes are not in memory; the thread that brings them there waits for this.
     pub cold: Option<Arc<Mutex<()>>>,
     /// How often bytes were asked for that are not in memory.
     pub cold_asks: usize,

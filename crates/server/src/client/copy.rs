@@ -1,8 +1,8 @@
 //! `thalweg cp`: a stream, byte for byte, to another name or another server, and again where it was left.
 //!
 //! The producer's identity is made from the source, so a second run is the same producer: the destination
-//! says which sequence it expects, and how many bytes it has, and those are as many of the source's. Whoever
-//! else has written to the destination is noticed, and it is left alone; so is a source that is made anew
+//! says which sequence it expects, and how many bytes it has, and those are as many of the source's. What
+//! another writer has added to the destination is noticed, and left alone; so is a source that is made anew
 //! while it is copied. So is a copy of a fork that had nothing of its own yet: until then it goes by its
 //! source's identity.
 //!

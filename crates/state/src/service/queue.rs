@@ -2,8 +2,8 @@
 //!
 //! A call is taken out by a job of the pool or by a reactor that helps, whichever comes first, and a reactor
 //! puts back what it did not end. Invariant: at least as many jobs are on their way here as calls wait, so
-//! that no call waits for nobody. A job that finds the queue empty has nothing to do. Whoever puts a call in
-//! is told whether it needs a job, and submits that.
+//! that no call waits for nobody. A job that finds the queue empty has nothing to do. Putting a call
+//! in says whether it needs a job, which the caller submits.
 
 use super::asked::Asked;
 use super::order::{Budget, Rest};

@@ -466,7 +466,7 @@ impl Simulation {
         }
     }
 
-    /// Once nothing is under way, whoever has a pattern links exactly what matches.
+    /// Once nothing is under way, a subscription with a pattern links exactly what matches.
     fn check_quiet(&mut self, life: &mut Life) {
         for _ in 0..4 {
             life.log.flush().unwrap();

@@ -828,7 +828,7 @@ fn an_event_that_nobody_claims_by_is_written_again() {
     world.append("events/a", 1);
     world.turn();
     assert_eq!(world.events("wake/pool").len(), 1);
-    // Whoever would have read it finds another stream of that name.
+    // Its reader would find another stream of that name.
     world.call(Method::Delete, "wake/pool", &[], &Value::Null);
     world.create("wake/pool");
     world.sleep_ms(999);
@@ -930,7 +930,7 @@ fn a_wake_is_appended_by_the_rules_of_every_append() {
     assert!(!took(&mut world, 2));
     assert_eq!(world.model.stored("wake/pool"), b"");
     world.call(Method::Delete, "wake/pool", &[], &Value::Null);
-    // PROTOCOL 5.1: whoever finds one whose time is over deletes it.
+    // PROTOCOL 5.1: the first to find one whose time is over deletes it.
     made(&mut world, &[("Stream-TTL", "1")]);
     let stream = world.model.find(b"wake/pool").unwrap();
     world.sleep_ms(1_000);
@@ -1696,7 +1696,7 @@ fn a_founding_that_no_thread_takes_is_off_and_the_next_may_ask_for_something_els
     drop(world.put_elsewhere("all", &all_of_many()));
     assert!(world.shared.index.read().foundings.is_empty(), "nothing of it is left");
 
-    // As long as somebody has it to do it goes on, whoever else let go.
+    // As long as somebody has it to do it goes on, though others let go.
     let first = world.put_elsewhere("all", &other);
     drop(world.put_elsewhere("all", &other));
     first();

@@ -17,7 +17,7 @@ fn an_idle_stream_is_gone_and_its_name_free() {
         world.sleep_ms(1);
         let fields = [("Content-Type", "text/plain")];
         assert_eq!(world.call(method, &path("s"), &fields, body).status, 404, "{method:?}");
-        assert_eq!(world.model.writes(), 2, "whoever finds it expired deletes it");
+        assert_eq!(world.model.writes(), 2, "the first to find it expired deletes it");
         assert_eq!(world.put("s", "application/json", "[\"new\"]").status, 201);
         assert_eq!(world.get("s", "").body, "[\"new\"]");
     }

@@ -126,7 +126,7 @@ public:
     /// Writes what is queued, as far as it can be now.
     void flush() { check(thalweg_client_flush(client_)); }
 
-    /// Writes, waits, reads, and tells whoever waits what came, by callback or by going on with a coroutine. Says of how
+    /// Writes, waits, reads, and tells those who wait what came, by callback or by going on with a coroutine. Says of how
     /// many things. What a callback throws comes out of here; the others are told in the next turn. A callback may destroy
     /// this client. A plain stream that is waited for meanwhile is kept up to a bound, then this throws Fault::overrun.
     std::size_t turn(Wait wait) {
@@ -222,7 +222,7 @@ private:
         return begun;
     }
 
-    /// A refusal is the service's own answer: whoever reads the frame finds its words.
+    /// A refusal is the service's own answer: its words are in the frame.
     static bool has_failed(const thalweg_event& event) {
         const bool refused = event.fault == THALWEG_REFUSED && event.length > 0;
         return event.kind == THALWEG_EVENT_KIND_FAILED && !refused;
@@ -279,7 +279,7 @@ private:
     std::optional<Kept> received_;
     CallOptions next_call_;
     std::unordered_map<std::uint64_t, std::shared_ptr<Listener>> listeners_;
-    /// Falls with the client, for whoever goes on after a callback.
+    /// Falls with the client, for code that goes on after a callback.
     std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };
 

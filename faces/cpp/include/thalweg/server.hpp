@@ -67,7 +67,7 @@ public:
     }
 
     /// Answers one request after the other until the server is stopped: `handle(FrameView request, Frame& answer)`. What it
-    /// throws stops the server and comes out of here; whoever asked gets the service's error with its words.
+    /// throws stops the server and comes out of here; the caller gets the service's error with its words.
     template <class F> void run(F&& handle) {
         Serial<F> call{{handle, stopper(), {}}, error_tag_};
         const auto answer = [](void* context, const std::uint8_t* request, std::size_t length, thalweg_answer* out) {

@@ -22,7 +22,7 @@ class Fault(IntEnum):
     BAD_FRAME = 4
     """The bytes are no frames of the protocol; the connection ends."""
     FRAME_TOO_LARGE = 5
-    """The frame is longer than whoever reads it allows."""
+    """The frame is longer than its reader allows."""
     DUPLICATE_ID = 6
     """A call was begun under the id of one that has not ended."""
     SCHEMA_MISMATCH = 7
@@ -169,7 +169,7 @@ class BadFrame(ServiceError):
 
 
 class FrameTooLarge(ServiceError):
-    """The frame is longer than whoever reads it allows."""
+    """The frame is longer than its reader allows."""
 
     fault = Fault.FRAME_TOO_LARGE
     code = "FRAME_TOO_LARGE"

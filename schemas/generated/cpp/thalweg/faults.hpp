@@ -19,7 +19,7 @@ enum class Fault : std::uint16_t {
     unknown_command = 3,
     /// The bytes are no frames of the protocol; the connection ends.
     bad_frame = 4,
-    /// The frame is longer than whoever reads it allows.
+    /// The frame is longer than its reader allows.
     frame_too_large = 5,
     /// A call was begun under the id of one that has not ended.
     duplicate_id = 6,

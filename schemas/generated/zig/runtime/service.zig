@@ -1,4 +1,4 @@
-//! What stands between generated code and whoever carries its frames: a transport under a client, a `Reply` under a
+//! What stands between generated code and what carries its frames: a transport under a client, a `Reply` under a
 //! server. Generated code speaks these words, transports execute them, neither sees the other.
 //!
 //! A transport is any type with `send(self, frame: []const u8) !u64`, `receive(self, call: u64) ![]const u8` and
@@ -170,12 +170,12 @@ pub const Reply = struct {
         /// Has `wake` called once, from any thread, when `cancelled` or a `Flow` may have changed: at once if one has. `released`,
         /// if given, is called once when `wake` will not be called any more.
         changed: ?*const fn (context: *anyopaque, wake: Wake, of: ?*anyopaque, released: ?Wake) void = null,
-        /// Whether nobody has ended the call yet; whoever hears so has to. Without this, nobody ends it twice.
+        /// Whether nobody has ended the call yet; a caller that is told so has to. Without this, nobody ends it twice.
         claim: ?*const fn (context: *anyopaque) bool = null,
         /// Keeps what `release` would free, and the other ways with it, until `drop`.
         hold: ?*const fn (context: *anyopaque) void = null,
         drop: ?*const fn (context: *anyopaque) void = null,
-        /// Frees what was kept for the call, the request and the allocator among it. Called once, by whoever ended it.
+        /// Frees what was kept for the call, the request and the allocator among it. Called once, by what ended it.
         release: ?*const fn (context: *anyopaque) void = null,
     };
 

@@ -102,7 +102,7 @@ fn library(package: &str, file: &str) -> Result<PathBuf, String> {
     }
 }
 
-/// Copies a file beside its place and moves it there, so that whoever has the old one mapped keeps it.
+/// Copies a file beside its place and moves it there, so that a program that has mapped the old one keeps it.
 fn put(from: &Path, to: &Path) -> Result<(), String> {
     let failed = |e: std::io::Error| format!("{}: {e}", to.display());
     let beside = to.with_extension("new");
