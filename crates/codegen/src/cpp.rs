@@ -206,7 +206,7 @@ impl Cpp<'_> {
             if let Some(tag) = tag {
                 text.line(format!("static constexpr std::string_view tag = \"{tag}\";"));
             }
-            let bytes_min = self.bytes_min(fields);
+            let bytes_min = self.service.fields_bytes_min(fields);
             text.line(format!("static constexpr std::size_t bytes_min = {bytes_min};"));
             self.read(text, name, fields);
             let value = if fields.is_empty() { "" } else { " value" };
@@ -226,12 +226,6 @@ impl Cpp<'_> {
                 });
             }
         });
-    }
-
-    fn bytes_min(&self, fields: &[Field]) -> usize {
-        let wanted = fields.iter().filter(|field| !matches!(field.of, Type::Optional(_)));
-        let each = wanted.map(|field| 1 + field.name.len() + self.service.encoded_bytes_min(&field.of));
-        1 + each.sum::<usize>()
     }
 
     fn read(&self, text: &mut Text, name: &str, fields: &[Field]) {

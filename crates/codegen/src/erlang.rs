@@ -361,8 +361,7 @@ impl Erlang<'_> {
             Type::Bytes => "bytes".to_owned(),
             Type::Bin32 | Type::Alias(_) => "bin32".to_owned(),
             Type::Enum(name) => {
-                let found = self.service.enums.iter().find(|of| of.name == *name);
-                let members = found.map_or(&[][..], |of| &of.members);
+                let members = self.service.enumeration(name).map_or(&[][..], |of| &of.members);
                 let words: Vec<String> =
                     members.iter().map(|word| format!("{{<<\"{word}\">>, {}}}", atom(word))).collect();
                 format!("{{enum, [{}]}}", words.join(", "))

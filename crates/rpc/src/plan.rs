@@ -141,8 +141,6 @@ fn fields(service: &schema::Service, of: &[schema::Field]) -> Struct {
 fn shape(service: &schema::Service, of: &Type) -> Shape {
     let inner = |of: &Type| Box::new(shape(service, of));
     // What was validated names only what is declared.
-    let enum_place = |name: &str| service.enums.iter().position(|of| of.name == name).unwrap_or_default();
-    let type_place = |name: &str| service.types.iter().position(|of| of.name == name).unwrap_or_default();
     match service.resolve(of) {
         Type::Bool => Shape::Bool,
         Type::Int(int) if int.signed => Shape::Signed(int.bits),
@@ -153,8 +151,8 @@ fn shape(service: &schema::Service, of: &Type) -> Shape {
         Type::Bytes => Shape::Bytes,
         // An alias that is left is a name for 32 bytes.
         Type::Bin32 | Type::Alias(_) => Shape::Bin32,
-        Type::Enum(name) => Shape::Enum(enum_place(name)),
-        Type::Struct(name) => Shape::Struct(type_place(name)),
+        Type::Enum(name) => Shape::Enum(service.enum_place(name).unwrap_or_default()),
+        Type::Struct(name) => Shape::Struct(service.type_place(name).unwrap_or_default()),
         Type::Optional(of) => Shape::Optional(inner(of)),
         Type::List(of) => Shape::List(inner(of)),
         Type::Array(of, count) => Shape::Array(inner(of), *count),

@@ -4,12 +4,13 @@
 //!
 //! [`parse`] either returns a [`Service`] that every emitter may take at its word, or says everything that is
 //! wrong at once. A [`Service`] keeps declaration order, refers to its own types by name, and contains no
-//! type that contains itself, so whoever decodes it has a fixed depth.
+//! type that contains itself, so a decoder's depth is fixed.
 #![forbid(unsafe_code)]
 
 mod canonical;
 pub mod casing;
 mod check;
+mod index;
 mod jsonc;
 mod model;
 mod problem;

@@ -1,5 +1,6 @@
 //! The validated description of a service: what emitters read. Owns no rule; `check` is the only maker.
 
+use crate::index::Index;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A service and everything it declares, in declaration order.
@@ -21,6 +22,8 @@ pub struct Service {
     pub error: Message,
     /// SHA-256 of the canonical form.
     pub hash: [u8; 32],
+    /// Where all of it stands.
+    pub(crate) index: Index,
 }
 
 /// A named leaf. One of `bin32` is a type of its own, any other is another word for its leaf.
@@ -201,15 +204,6 @@ impl Type {
             Self::Map(of) => format!("map<{}>", of.notation()),
         }
     }
-
-    /// Whether it stands for values of a declared name.
-    fn is_made_of(&self, name: &str) -> bool {
-        match self {
-            Self::Alias(of) | Self::Enum(of) | Self::Struct(of) => of == name,
-            Self::Optional(of) | Self::List(of) | Self::Array(of, _) | Self::Map(of) => of.is_made_of(name),
-            _ => false,
-        }
-    }
 }
 
 impl Service {
@@ -221,34 +215,6 @@ impl Service {
     /// Whether any command answers with a stream.
     pub fn has_streams(&self) -> bool {
         self.commands.iter().any(|command| command.item.is_some())
-    }
-
-    /// Whether a field of any type or message is made of what was declared under this name.
-    pub fn is_used(&self, name: &str) -> bool {
-        let of_types = self.types.iter().flat_map(|of| &of.fields);
-        let of_messages = self.messages().into_iter().flat_map(|message| &message.fields);
-        of_types.chain(of_messages).any(|field| field.of.is_made_of(name))
-    }
-
-    /// The type with its scalar aliases replaced by what they stand for; nominal ones stay.
-    pub fn resolve<'s>(&'s self, of: &'s Type) -> &'s Type {
-        match of {
-            Type::Alias(name) => match self.alias(name) {
-                Some(alias) if !alias.is_nominal() => &alias.of,
-                _ => of,
-            },
-            _ => of,
-        }
-    }
-
-    /// A declared alias.
-    pub fn alias(&self, name: &str) -> Option<&Alias> {
-        self.aliases.iter().find(|alias| alias.name == name)
-    }
-
-    /// A declared struct.
-    pub fn find(&self, name: &str) -> Option<&Struct> {
-        self.types.iter().find(|of| of.name == name)
     }
 
     /// All messages once, in declaration order: of each command its request, its item and its own response;
@@ -269,29 +235,6 @@ impl Service {
     /// The declared structs, each behind those it contains.
     pub fn types_by_dependency(&self) -> Vec<&Struct> {
         types_by_dependency(&self.types)
-    }
-
-    /// The fewest bytes a value of this type takes on the wire. Decoders divide by it before they believe a
-    /// count.
-    pub fn encoded_bytes_min(&self, of: &Type) -> usize {
-        match self.resolve(of) {
-            Type::F32 => 5,
-            Type::F64 => 5,
-            Type::Bin32 | Type::Alias(_) => 34,
-            Type::Array(item, count) => 1 + count * self.encoded_bytes_min(item),
-            Type::Enum(name) => {
-                let found = self.enums.iter().find(|e| e.name == *name);
-                1 + found.and_then(|e| e.members.iter().map(String::len).min()).unwrap_or(0)
-            }
-            Type::Struct(name) => self.find(name).map_or(1, |of| self.fields_bytes_min(&of.fields)),
-            _ => 1,
-        }
-    }
-
-    /// The fewest bytes these fields take as a map: optional ones may be missing.
-    fn fields_bytes_min(&self, fields: &[Field]) -> usize {
-        let wanted = fields.iter().filter(|field| !matches!(field.of, Type::Optional(_)));
-        1 + wanted.map(|field| 1 + field.name.len() + self.encoded_bytes_min(&field.of)).sum::<usize>()
     }
 }
 

@@ -66,9 +66,10 @@ pub(crate) fn service(root: &Node) -> Result<Service, Vec<Finding>> {
         return Err(check.findings);
     }
     let Check { service: name, aliases, enums, types, .. } = check;
-    let mut service = Service { name, doc, aliases, enums, types, commands, error, hash: [0; 32] };
+    let (hash, index) = Default::default();
+    let mut service = Service { name, doc, aliases, enums, types, commands, error, hash, index };
     service.hash = canonical::hash(&service);
-    Ok(service)
+    Ok(service.indexed())
 }
 
 impl Check {
