@@ -6,6 +6,7 @@
 //! failure, too.
 
 mod complaints;
+mod stuck;
 
 use crate::options::Options;
 use crate::server::{root, target};
@@ -180,7 +181,7 @@ fn perform(step: &Step, complaints: &mut Complaints) -> Result<Judged, String> {
         command.env("CARGO_TARGET_DIR", beside(apart));
     }
     let mut judged = Judged::default();
-    let status = said_by(&mut command, |line| {
+    let status = said_by(&mut command, stuck::PATIENCE, |line| {
         println!("{line}");
         complaints.hear(line);
         judged.hear(line, step);
@@ -201,8 +202,13 @@ fn relied_on() -> bool {
 }
 
 /// Runs a command to its end and hands over its lines. Both of its outputs are one, so that what is said of a
-/// failure stands where it happened.
-fn said_by(command: &mut Command, mut hear: impl FnMut(&str)) -> Result<ExitStatus, String> {
+/// failure stands where it happened. A command that says nothing for longer than `patience` is ended, and what
+/// it started with it.
+fn said_by(
+    command: &mut Command,
+    patience: Duration,
+    mut hear: impl FnMut(&str),
+) -> Result<ExitStatus, String> {
     let (output, input) = std::io::pipe().map_err(|e| e.to_string())?;
     command.stderr(input.try_clone().map_err(|e| e.to_string())?).stdout(input);
     let mut child = command.spawn().map_err(|e| format!("{command:?}: {e}"))?;
@@ -213,14 +219,23 @@ fn said_by(command: &mut Command, mut hear: impl FnMut(&str)) -> Result<ExitStat
         let mut lines = BufReader::new(output).split(b'\n').map_while(Result::ok);
         lines.try_for_each(|line| sender.send(line))
     });
+    let mut heard = Instant::now();
     loop {
         match lines.recv_timeout(SILENCE) {
-            Ok(line) => hear(&String::from_utf8_lossy(&line)),
+            Ok(line) => {
+                hear(&String::from_utf8_lossy(&line));
+                heard = Instant::now();
+            }
             Err(RecvTimeoutError::Disconnected) => return child.wait().map_err(|e| e.to_string()),
             // A daemon that it started may hold the output for ever.
             Err(RecvTimeoutError::Timeout) => {
                 if let Some(status) = child.try_wait().map_err(|e| e.to_string())? {
                     return Ok(status);
+                }
+                if heard.elapsed() > patience {
+                    hear(&format!("  FAILED: it said nothing for {} s, and is ended", patience.as_secs()));
+                    stuck::end(child.id());
+                    heard = Instant::now();
                 }
             }
         }
@@ -307,9 +322,29 @@ mod tests {
         let mut command = Command::new("sh");
         command.args(["-c", "sleep 240 & echo one; echo two >&2; exit 3"]);
         let mut heard = Vec::new();
-        let status = said_by(&mut command, |line| heard.push(line.to_owned())).unwrap();
+        let status = said_by(&mut command, stuck::PATIENCE, |line| heard.push(line.to_owned())).unwrap();
         assert_eq!((status.code(), heard), (Some(3), vec!["one".to_owned(), "two".to_owned()]));
         assert!(begun.elapsed() < Duration::from_secs(60), "it waited for what was left behind");
+    }
+
+    #[test]
+    fn a_step_that_says_nothing_any_more_is_ended_with_all_that_it_started() {
+        let mut command = Command::new("sh");
+        // The inner shell's child would go on if only the outer one were ended.
+        command.args(["-c", "sh -c 'sleep 240 & echo $!; wait'; true"]);
+        let mut heard = Vec::new();
+        let status =
+            said_by(&mut command, Duration::from_secs(5), |line| heard.push(line.to_owned())).unwrap();
+        assert!(!status.success());
+        let [inner, why] = &heard[..] else { panic!("{heard:?}") };
+        assert!(why.contains("said nothing"), "{why}");
+        let until = Instant::now() + Duration::from_secs(30);
+        let state = || std::fs::read_to_string(format!("/proc/{inner}/stat")).unwrap_or_default();
+        // What nobody waits for stays as a name of something that has ended.
+        while !(state().is_empty() || state().contains(") Z ")) {
+            assert!(Instant::now() < until, "{inner} goes on");
+            std::thread::sleep(Duration::from_millis(10));
+        }
     }
 
     #[test]
