@@ -107,7 +107,7 @@ fn what_nobody_waits_for_is_sent_all_the_same() {
     }
 }
 
-/// A client that knows no faults tells by the number what may be repeated: what was made must not have that of what
+/// A client that knows no faults tells by its number what may be repeated: what was made must not have that of what
 /// is no request.
 #[test]
 fn what_is_too_long_to_answer_is_no_request_that_was_not_made() {

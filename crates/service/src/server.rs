@@ -236,8 +236,9 @@ impl Server {
             self.reactor.hear();
             let (core, collector) = self.reactor.parts();
             let (engine, handler) = (&mut self.engine, &mut self.queue);
-            At { engine, core, collector, handler }.act();
-            let has_drained = self.engine.has_drained(core, collector);
+            let mut at = At { engine, core, collector, handler };
+            at.act();
+            let has_drained = at.has_drained();
             if has_drained && !self.is_stopped {
                 // Nothing is left that could wake a foreign loop, which may ask behind turns only.
                 core.handle().nudge();
@@ -269,7 +270,7 @@ impl Server {
         if at.core.take_stop() {
             at.begin_to_drain();
         }
-        self.is_stopped = self.engine.has_drained(core, collector);
+        self.is_stopped = at.has_drained();
         Ok(count + heard)
     }
 

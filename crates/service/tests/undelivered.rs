@@ -8,7 +8,10 @@ use thalweg_service::{
     CallOptions, Client, ClientId, ClientOptions, Endpoint, Handler, Reply, Request, Server, ServerOptions,
 };
 
-/// Answers with who asked, but what it is to keep.
+/// More than any socket or ring holds.
+const LONG_BYTES: usize = 12 << 20;
+
+/// Answers with who asked, but what it is to keep, and with much if it is asked for that.
 struct Notes {
     undelivered: Sender<ClientId>,
     kept: Vec<Reply>,
@@ -18,6 +21,7 @@ impl Handler for Notes {
     fn request(&mut self, request: Request<'_>, reply: Reply) {
         match request.frame {
             b"keep" => self.kept.push(reply),
+            b"long" => reply.end(&vec![0; LONG_BYTES]),
             _ => reply.end(&request.client.number().to_le_bytes()),
         }
     }
@@ -74,5 +78,28 @@ fn who_goes_without_having_read_is_told_of_and_nobody_else() {
         stopper.stop();
         drop(witness);
         running.join().unwrap().unwrap();
+    }
+}
+
+#[test]
+fn who_has_not_read_when_a_drain_ends_is_told_of() {
+    let directory = tempfile::tempdir().unwrap();
+    for file in ["notes.sock", "notes.shm"] {
+        let endpoint: Endpoint = directory.path().join(file).to_str().unwrap().parse().unwrap();
+        let options = ServerOptions { drain_grace: Duration::from_millis(50), ..ServerOptions::default() };
+        let mut server = Server::bind(std::slice::from_ref(&endpoint), options).unwrap();
+        let stopper = server.stopper();
+        let (sender, undelivered) = channel();
+        let running = std::thread::spawn(move || server.serve(Notes { undelivered: sender, kept: vec![] }));
+        let mut deaf = Client::connect(&endpoint, ClientOptions::default()).unwrap();
+        let deaf_name = name(&mut deaf);
+        send(&mut deaf, b"long");
+        // It was answered by the time that somebody else was twice.
+        let mut witness = Client::connect(&endpoint, ClientOptions::default()).unwrap();
+        (name(&mut witness), name(&mut witness));
+        stopper.stop();
+        running.join().unwrap().unwrap();
+        let told: Vec<u64> = undelivered.iter().map(ClientId::number).collect();
+        assert_eq!(told, [deaf_name], "{file}");
     }
 }

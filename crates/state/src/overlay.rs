@@ -41,6 +41,11 @@ impl Overlay {
         self.changes.len()
     }
 
+    /// Bytes of the log that all of them would take at most.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// Whether they change nothing.
     pub(crate) fn is_empty(&self) -> bool {
         self.changes.is_empty()

@@ -84,6 +84,11 @@ impl Session {
         self.snapshot.as_ref().map_or(0, |snapshot| snapshot.changes.len())
     }
 
+    /// How many bytes of the log they would take at most.
+    pub(crate) fn changed_bytes(&self) -> usize {
+        self.snapshot.as_ref().map_or(0, |snapshot| snapshot.changes.bytes())
+    }
+
     /// Takes a snapshot. One that is pending is committed first, unless nothing was written since: then
     /// there is nothing that others' commits could conflict with, and a client that lost the answer may ask
     /// again. The receipt says since where others' commits conflict, and when what this session committed is

@@ -45,22 +45,24 @@ impl<H: Handler> At<'_, H> {
         }
         self.clear_up();
     }
+
+    /// Whether a drain has come to its end. Clients that did not take their answers in time are left on the
+    /// way.
+    pub(crate) fn has_drained(&mut self) -> bool {
+        let Some(until_ms) = self.engine.drain_until_ms else { return false };
+        if self.engine.statistics.clients > 0 && self.core.fresh_now_ms() >= until_ms {
+            self.engine.leave_clients(self.core, self.collector);
+            // No turn may follow, and the handler is to know who did not get what.
+            self.clear_up();
+        }
+        self.engine.statistics.clients == 0 && self.engine.statistics.in_flight == 0
+    }
 }
 
 impl Engine {
     /// Bytes that a client may have sent before it could know: what a ring or a socket holds.
     pub(crate) fn left_behind_bytes_max(&self) -> usize {
         self.options.ring_bytes_max.max(RING_BYTES_DEFAULT) as usize
-    }
-
-    /// Whether a drain has come to its end. Clients that did not take their answers in time are left on the
-    /// way.
-    pub(crate) fn has_drained(&mut self, core: &mut ServerCore, collector: &mut Collector) -> bool {
-        let Some(until_ms) = self.drain_until_ms else { return false };
-        if self.statistics.clients > 0 && core.fresh_now_ms() >= until_ms {
-            self.leave_clients(core, collector);
-        }
-        self.statistics.clients == 0 && self.statistics.in_flight == 0
     }
 
     /// Lets every client go, and tells the handlers of their calls.

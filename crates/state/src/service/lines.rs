@@ -16,8 +16,10 @@ use std::sync::Arc;
 use thalweg_log::{Receipt, now};
 use thalweg_service::Access;
 
-/// Number of changes whose commit is short.
+/// The cost of a change that is committed, in keys that are only scanned past.
 const COMMIT_COST: usize = 4;
+/// Bytes of changes whose commit costs as much as such a key.
+const BYTES_PER_COST: usize = 32;
 /// The cost of a fork in a list, in keys that are only scanned past.
 const LINE_COST: usize = 32;
 
@@ -161,14 +163,14 @@ impl Core {
 
     /// Commits what is pending, as both commit and snapshot do: alone on the fork.
     fn commit_then(self: &Arc<Self>, turn: Turn, wrote: Wrote) -> Outcome {
-        let changes = match turn.live.lock() {
-            Ok(session) => session.changes(),
+        let cost = match turn.live.lock() {
+            Ok(session) => session.changes() * COMMIT_COST + session.changed_bytes() / BYTES_PER_COST,
             Err(refusal) => return Outcome::Refused(refusal),
         };
-        if changes.saturating_mul(COMMIT_COST) <= turn.budget {
+        if cost <= turn.budget {
             return self.commit_now(&turn, wrote);
         }
-        Outcome::elsewhere(move |core| core.commit_now(&turn, wrote))
+        Outcome::holding(move |core| core.commit_now(&turn, wrote))
     }
 
     fn commit_now(self: &Arc<Self>, turn: &Turn, wrote: Wrote) -> Outcome {

@@ -41,6 +41,7 @@ mod reads;
 mod refusal;
 mod sessions;
 mod waiting;
+mod workers;
 mod writes;
 
 pub use answer::ERROR_TAG;
@@ -54,9 +55,8 @@ use answer::Answer;
 use asked::Asked;
 use imaging::Imaging;
 use kept::Kept;
-use order::{ALONE, BUSY, Lazy, Turns};
+use order::{ALONE, BUSY, Turns};
 use parking_lot::Mutex;
-use queue::Queue;
 use refusal::Refusal;
 use sessions::Sessions;
 use std::sync::{Arc, OnceLock, Weak};
@@ -66,6 +66,7 @@ use thalweg_service::{Executor, Handler, Reply, Request, Scheduler};
 use thalweg_wire::fault::Fault;
 use thalweg_wire::messagepack::{DecodeError, Wrong};
 use waiting::Waiting;
+use workers::{Lazy, Workers};
 
 /// What may be chosen of a [`Service`].
 #[derive(Clone, Debug)]
@@ -125,9 +126,7 @@ struct Core {
     sessions: Sessions,
     kept: Kept,
     imaging: Imaging,
-    pool: Arc<Lazy>,
-    /// Calls that wait for a thread of the pool.
-    queue: Queue,
+    workers: Arc<Workers>,
     /// For what may take as long as the state is large.
     apart: Lazy,
     /// And for what a fork or a session waits for meanwhile.
@@ -142,7 +141,7 @@ impl Service {
     /// Serves the state of that name: opened now if there is one, made by the first call otherwise. One that
     /// cannot be opened refuses every call, and says why; where the log took nothing, each call tries again.
     pub fn new(store: &Store, name: &str, options: ServiceOptions) -> Self {
-        let pool = Arc::new(Lazy::new(options.threads));
+        let workers = Arc::new(Workers::new(options.threads));
         let core = Core {
             store: store.clone(),
             name: name.to_owned(),
@@ -152,10 +151,9 @@ impl Service {
             sessions: Sessions::new(options.sessions_max),
             kept: Kept::default(),
             imaging: Imaging::default(),
-            turns: Scheduler::new(Arc::clone(&pool)),
+            turns: Scheduler::new(Arc::clone(&workers)),
             memory: MemoryBudget::new(options.waiting_bytes_max),
-            pool,
-            queue: Queue::default(),
+            workers,
             apart: Lazy::new(1),
             roots: Lazy::new(1),
             waiting: Arc::default(),
@@ -222,7 +220,7 @@ impl Service {
 
     /// Answers a request, now or later; `alone` says that nothing else waits to be taken.
     pub fn call(&self, frame: &[u8], alone: bool, reply: Reply) {
-        let budget = if alone || self.core.is_full() { ALONE } else { BUSY };
+        let budget = if alone || self.core.workers.are_full() { ALONE } else { BUSY };
         let (outcome, bytes) = self.core.begin(frame, budget);
         self.core.settle(outcome, budget, Asked::new(bytes, reply));
     }

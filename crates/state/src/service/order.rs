@@ -10,9 +10,9 @@
 //! of them is behind it in each. A call that holds a turn never waits for another turn.
 //!
 //! Long work is of two kinds. A scan of a page, a large commit and a call that has waited for its turn take a
-//! few milliseconds at most, on one thread for each spare processor. Calls that wait for such a thread stand
-//! in one queue, and a reactor that would otherwise sleep takes the first of them, as far as that may hold up
-//! its other clients ([`Core::help`]). A root, a difference, an image and a past state take time in
+//! few milliseconds at most, on one thread for each spare processor. Those that hold turns go first, since
+//! others wait for them. The others stand in one queue, and a reactor that would otherwise sleep takes the
+//! first of them, as far as that may hold up its other clients ([`Core::help`]). A root, a difference, an image and a past state take time in
 //! proportion to the state, and share a thread of their own, so that only calls of this kind wait for them.
 //! The root that a batch expects is computed while its turn is held, on another thread: it waits for other
 //! such batches only.
@@ -21,12 +21,12 @@ use super::answer::{Answer, refuse};
 use super::asked::Asked;
 use super::queue::Queued;
 use super::refusal::Refusal;
+use super::workers::Workers;
 use super::{Core, fault_of};
 use crate::state::{ForkId, State};
-use parking_lot::Mutex;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use thalweg_log::Position;
-use thalweg_service::{Access, Executor, Pool, Scheduler, Turn};
+use thalweg_service::{Access, Executor, Scheduler, Turn};
 use thalweg_wire::messagepack::DecodeError;
 
 /// What turns are taken of.
@@ -39,49 +39,9 @@ pub(super) enum Key {
     Past(ForkId),
 }
 
-pub(super) type Turns = Scheduler<Key, Arc<Lazy>>;
+pub(super) type Turns = Scheduler<Key, Arc<Workers>>;
 /// The right to a fork or a session, until it is dropped.
-pub(super) type Held = Turn<Key, Arc<Lazy>>;
-
-/// The program's threads for what takes long, started by the first that needs one.
-pub(super) struct Lazy {
-    threads: usize,
-    pool: OnceLock<Pool>,
-    /// Jobs that have begun and not ended.
-    running: Arc<Mutex<usize>>,
-}
-
-impl Lazy {
-    pub(super) fn new(threads: usize) -> Self {
-        Self { threads: threads.max(1), pool: OnceLock::new(), running: Arc::default() }
-    }
-
-    /// Threads that are not running a job; one that was woken may not have come to its job yet.
-    fn idle(&self) -> usize {
-        self.threads.saturating_sub(*self.running.lock())
-    }
-}
-
-impl Executor for Lazy {
-    fn execute(&self, job: Box<dyn FnOnce() + Send>) {
-        let running = Arc::clone(&self.running);
-        let job = move || {
-            *running.lock() += 1;
-            let _running = Running(running);
-            job();
-        };
-        self.pool.get_or_init(|| Pool::new(self.threads)).execute(Box::new(job));
-    }
-}
-
-/// A job that has begun; it has ended when this is dropped, in a panic as well.
-struct Running(Arc<Mutex<usize>>);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        *self.0.lock() -= 1;
-    }
-}
+pub(super) type Held = Turn<Key, Arc<Workers>>;
 
 /// How many keys a call may look at where it is; each is a few nanoseconds.
 pub(super) type Budget = usize;
@@ -115,8 +75,10 @@ pub(super) enum Outcome {
     /// It may take time in proportion to the state: too long for the threads that scans wait for. Nothing
     /// visible was done yet, so the rest is not begun once nobody waits for it.
     Apart(Rest<()>),
-    /// So may this, and it holds turns that other calls wait for: it must not wait behind work that holds
-    /// none.
+    /// It takes too long for here, and holds turns that other calls wait for: it must not wait behind work
+    /// that holds none.
+    Holding(Rest<()>),
+    /// So it does, and it may take time in proportion to the state.
     InLine(Rest<()>),
     /// It needs a turn of each of these places; `rest` runs once it has them.
     InTurn {
@@ -156,6 +118,11 @@ impl Outcome {
         Self::Apart(Box::new(|core, ()| rest(core)))
     }
 
+    /// The rest takes long, and is to be done by a thread for that, with the turns that it holds.
+    pub(super) fn holding(rest: impl FnOnce(&Arc<Core>) -> Self + Send + 'static) -> Self {
+        Self::Holding(Box::new(|core, ()| rest(core)))
+    }
+
     pub(super) fn in_line(rest: impl FnOnce(&Arc<Core>) -> Self + Send + 'static) -> Self {
         Self::InLine(Box::new(|core, ()| rest(core)))
     }
@@ -182,44 +149,10 @@ impl Core {
         self.turns.now(key, access)
     }
 
-    /// Puts a call in the queue for a thread.
-    fn queue(self: &Arc<Self>, least: Budget, rest: Rest<Budget>, asked: Asked) {
-        let Some(asked) = self.let_wait(asked) else { return };
-        let needs_job = self.queue.put_last(Queued { least, rest, asked });
-        self.submit(needs_job);
-    }
-
-    /// Gives the pool a job for a call in the queue, if one is needed.
-    fn submit(self: &Arc<Self>, needs_job: bool) {
-        if needs_job {
-            let core = Arc::clone(self);
-            self.pool.execute(Box::new(move || {
-                if let Some(Queued { rest, asked, .. }) = core.queue.take_for_job() {
-                    core.settle(rest(&core, UNLIMITED), UNLIMITED, asked);
-                }
-            }));
-        }
-    }
-
-    /// Whether every thread has a call to do, and one to go on with: one more would only wait there.
-    pub(super) fn is_full(&self) -> bool {
-        let threads = self.pool.threads;
-        self.queue.len() + threads - self.pool.idle() >= 2 * threads
-    }
-
     /// Goes on for a fraction of a millisecond with one of the first calls in the queue, if every thread is
     /// busy; whether there was one that can be had in so small a part. What is left of it stays in front.
-    pub(super) fn help(self: &Arc<Self>) -> bool {
-        let next = self.queue.take_to_help(self.pool.idle(), ALONE);
-        let Some(Queued { rest, asked, .. }) = next else { return false };
-        match rest(self, ALONE) {
-            Outcome::Elsewhere { least, rest } => {
-                let needs_job = self.queue.put_first(Queued { least, rest, asked });
-                self.submit(needs_job);
-            }
-            outcome => self.settle(outcome, ALONE, asked),
-        }
-        true
+    pub(super) fn help(&self) -> bool {
+        self.workers.take_to_help(ALONE).map(|call| call.go_on(ALONE)).is_some()
     }
 
     /// Sees a call to its answer.
@@ -234,8 +167,19 @@ impl Core {
                     return asked.ended().fail(fault_of(&wrong), &wrong.to_string());
                 }
                 Outcome::Elsewhere { rest, .. } if budget >= UNLIMITED => outcome = rest(self, budget),
+                Outcome::Holding(rest) if budget >= UNLIMITED => outcome = rest(self, ()),
                 Outcome::Apart(rest) | Outcome::InLine(rest) if budget == ENDLESS => outcome = rest(self, ()),
-                Outcome::Elsewhere { least, rest } => return self.queue(least, rest, asked),
+                Outcome::Elsewhere { least, rest } => {
+                    let Some(asked) = self.let_wait(asked) else { return };
+                    let core = Arc::clone(self);
+                    return self.workers.put_last(Queued { core, least, rest, asked });
+                }
+                Outcome::Holding(rest) => {
+                    let Some(asked) = self.let_wait(asked) else { return };
+                    let core = Arc::clone(self);
+                    let job = move || core.settle(rest(&core, ()), UNLIMITED, asked);
+                    return self.workers.execute(Box::new(job));
+                }
                 Outcome::Apart(rest) => {
                     let Some(asked) = self.let_wait(asked) else { return };
                     let core = Arc::clone(self);
@@ -265,6 +209,25 @@ impl Core {
                     }
                 },
             }
+        }
+    }
+}
+
+impl Queued {
+    /// Goes on as far as a budget goes; what is left stays before all others.
+    pub(super) fn go_on(self, budget: Budget) {
+        let Self { core, rest, asked, .. } = self;
+        // Nobody may wait any more by the time it is its turn, and nothing was done yet that would have to be
+        // said: so the queue is as long as what somebody waits for.
+        if asked.is_cancelled() {
+            return;
+        }
+        match rest(&core, budget) {
+            Outcome::Elsewhere { least, rest } if budget < UNLIMITED => {
+                let workers = Arc::clone(&core.workers);
+                workers.put_first(Self { core, least, rest, asked });
+            }
+            outcome => core.settle(outcome, budget, asked),
         }
     }
 }

@@ -11,6 +11,7 @@ use crate::generated::types::*;
 use crate::map::Map;
 use crate::word::Word;
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 use thalweg_log::sim::SimDisk;
@@ -43,7 +44,7 @@ fn end(core: &Arc<Core>, mut outcome: Outcome) -> Result<Answer, Word> {
             Outcome::Refused(refusal) => return Err(refusal.word()),
             Outcome::NoRequest(wrong) => panic!("{wrong}"),
             Outcome::Elsewhere { rest, .. } => rest(core, UNLIMITED),
-            Outcome::Apart(rest) | Outcome::InLine(rest) => rest(core, ()),
+            Outcome::Holding(rest) | Outcome::Apart(rest) | Outcome::InLine(rest) => rest(core, ()),
             Outcome::InTurn { places, rest } => {
                 rest(core, (core.turns.all_now(&places).expect("nobody else has a turn"), UNLIMITED))
             }
@@ -241,7 +242,7 @@ fn words(core: &Arc<Core>, request: StateRequest<'_>) -> String {
             Outcome::Refused(refusal) => return refusal.words(core.state.get().map(State::main)),
             Outcome::Done(..) | Outcome::NoRequest(_) => panic!("it was not refused"),
             Outcome::Elsewhere { rest, .. } => rest(core, UNLIMITED),
-            Outcome::Apart(rest) | Outcome::InLine(rest) => rest(core, ()),
+            Outcome::Holding(rest) | Outcome::Apart(rest) | Outcome::InLine(rest) => rest(core, ()),
             Outcome::InTurn { places, rest } => rest(core, (core.turns.all_now(&places).unwrap(), UNLIMITED)),
         }
     }
@@ -535,12 +536,10 @@ fn a_batch_on_a_root_that_takes_long_to_reckon_keeps_nobody_else_waiting() {
             let batch = StateBatch { place: place.clone().into(), changes, if_offset: None, if_root };
             begin(core, StateRequest::Batch(batch), BUSY)
         };
-        let Outcome::Elsewhere { rest, .. } = arrive(core, batch("a")) else {
+        let Outcome::Holding(rest) = arrive(core, batch("a")) else {
             panic!("{place}: a budget is for less")
         };
-        let Outcome::InLine(rest) = rest(core, UNLIMITED) else {
-            panic!("{place}: others wait for this thread")
-        };
+        let Outcome::InLine(rest) = rest(core, ()) else { panic!("{place}: others wait for this thread") };
         let behind = arrive(core, begin(core, put(&place, "c"), BUSY));
         assert!(matches!(behind, Outcome::InTurn { .. }), "{place}: in the order in which they came");
         assert!(matches!(rest(core, ()), Outcome::Done(..)));
@@ -589,7 +588,7 @@ fn a_reactor_with_nothing_else_to_do_takes_what_waits_for_a_busy_thread() {
     assert!(!service.help(), "nothing waits");
     let (finish, finished) = channel::<()>();
     let (begun, begins) = channel();
-    service.core.pool.execute(Box::new(move || {
+    service.core.workers.execute(Box::new(move || {
         begun.send(()).unwrap();
         finished.recv().unwrap();
     }));
@@ -610,6 +609,104 @@ fn a_reactor_with_nothing_else_to_do_takes_what_waits_for_a_busy_thread() {
     assert_eq!(service.waiting_bytes(), 0);
 }
 
+/// A state with enough keys for a page that takes too long for a reactor, whose only thread is busy until the
+/// test sends it a word.
+fn busy() -> (Service, StateRequest<'static>, std::sync::mpsc::Sender<()>) {
+    let store = Store::memory(thalweg_log::Options::default()).unwrap();
+    let service = Service::new(&store, "state", ServiceOptions { threads: 1, ..Default::default() });
+    let state = service.state().unwrap();
+    let change = |key| crate::Change::Put(format!("{key:07}").into(), b"1"[..].into());
+    state.write(state.main(), &(0..ALONE + 1).map(change).collect(), now()).unwrap();
+    let limit = u32::try_from(ALONE).unwrap();
+    let page = StateScan { place: "main".into(), start: None, limit: Some(limit), view: None };
+    let (finish, finished) = channel::<()>();
+    let (begun, begins) = channel();
+    service.core.workers.execute(Box::new(move || {
+        begun.send(()).unwrap();
+        finished.recv().unwrap();
+    }));
+    begins.recv().unwrap();
+    (service, StateRequest::Scan(page), finish)
+}
+
+#[test]
+fn what_holds_turns_goes_before_calls_that_hold_none() {
+    let (service, page, finish) = busy();
+    let core = &service.core;
+    let main = Key::Fork(core.state().unwrap().main());
+    let mut caller = orders::Caller::new(&service);
+    let held = core.turn(main, Access::Write).unwrap();
+    let waiting: Vec<_> = [put("main", "a"), put("main", "b")].iter().map(|put| caller.ask(put)).collect();
+    let pages: Vec<_> = (0..3).map(|_| caller.ask(&page)).collect();
+    // From here on the first of the puts waits for the thread, and the second for the first.
+    drop(held);
+    let long = StatePut { place: "main".into(), key: "c".into(), value: vec![b'1'; 65 << 10].into() };
+    let long = caller.ask(&StateRequest::Put(long));
+    finish.send(()).unwrap();
+    caller.hear(6);
+    let order = caller.order();
+    assert_eq!(order, waiting.into_iter().chain([long]).chain(pages).collect::<Vec<_>>());
+}
+
+#[test]
+fn what_nobody_waits_for_any_more_is_not_done() {
+    /// Its calls wait for a thread, and count those that one came to.
+    struct Counting(Service, Arc<AtomicUsize>);
+    impl Handler for Counting {
+        fn request(&mut self, _: Request<'_>, reply: Reply) {
+            let count = Arc::clone(&self.1);
+            let rest = move |_: &Arc<Core>| {
+                count.fetch_add(1, Ordering::Relaxed);
+                Outcome::done(Answer::Count(1))
+            };
+            self.0.core.settle(Outcome::elsewhere(rest), BUSY, Asked::new(1, reply));
+        }
+    }
+    let (mut service, _, finish) = busy();
+    let (wake, answered) = channel();
+    let mut local = Local::new(ERROR_TAG, 64, move || _ = wake.send(()));
+    let count = Arc::<AtomicUsize>::default();
+    let mut counting = Counting(service.clone(), Arc::clone(&count));
+    let mut ask = |local: &mut Local| {
+        local.call(&mut counting, &[], LocalCallOptions::default(), |_, _| {}).expect("it waits")
+    };
+    for _ in 0..3 {
+        let left = ask(&mut local);
+        local.cancel(left);
+    }
+    let passed = ask(&mut local);
+    assert!(!service.help(), "they take too long for a reactor");
+    finish.send(()).unwrap();
+    let mut ended = Vec::new();
+    while ended.is_empty() {
+        answered.recv_timeout(Duration::from_secs(60)).expect("an answer comes");
+        local.turn(&mut service, |call, _, _| ended.push(call));
+    }
+    assert_eq!((ended, count.load(Ordering::Relaxed)), (vec![passed], 1));
+    assert_eq!((service.waiting_bytes(), local.in_flight()), (0, 0));
+}
+
+#[test]
+fn a_long_value_is_written_where_others_do_not_wait_for_it() {
+    let service = served();
+    let core = &service.core;
+    let (session, _) = session(core, 30_000);
+    end(core, begin(core, snapshot(&session), BUSY)).unwrap();
+    let value = vec![b'1'; 65 << 10];
+    for place in ["main", &session] {
+        let long = StatePut { place: place.into(), key: "a".into(), value: (&*value).into() };
+        let long = arrive(core, begin(core, StateRequest::Put(long), BUSY));
+        assert!(matches!(long, Outcome::Holding(_)), "{place}");
+        assert!(matches!(end(core, long), Ok(Answer::Offset(..))));
+        let Ok(Answer::Value(read)) = end(core, begin(core, get(place, "a"), ALONE)) else {
+            panic!("{place}")
+        };
+        assert_eq!(read.as_deref(), Some(&*value), "{place}");
+    }
+    // A commit takes as long as its bytes, however few its keys are.
+    assert!(matches!(arrive(core, begin(core, commit(&session), BUSY)), Outcome::Holding(_)));
+}
+
 #[test]
 fn what_is_left_of_a_call_is_done_though_its_job_came_while_it_was_helped() {
     /// Its calls wait for a thread, and let a step of it come and go before they need one more.
@@ -621,7 +718,7 @@ fn what_is_left_of_a_call_is_done_though_its_job_came_while_it_was_helped() {
                 assert_eq!(budget, ALONE, "a reactor took it first");
                 finish.send(()).unwrap();
                 let (passed, passes) = channel();
-                core.pool.execute(Box::new(move || passed.send(()).unwrap()));
+                core.workers.execute(Box::new(move || passed.send(()).unwrap()));
                 // Jobs come in order: the one of this call has come.
                 passes.recv().unwrap();
                 Outcome::elsewhere(|_| Outcome::done(Answer::Count(1)))
@@ -634,7 +731,7 @@ fn what_is_left_of_a_call_is_done_though_its_job_came_while_it_was_helped() {
     let mut service = Service::new(&store, "state", ServiceOptions { threads: 1, ..Default::default() });
     let (finish, finished) = channel::<()>();
     let (begun, begins) = channel();
-    service.core.pool.execute(Box::new(move || {
+    service.core.workers.execute(Box::new(move || {
         begun.send(()).unwrap();
         finished.recv().unwrap();
     }));

@@ -1,7 +1,7 @@
 //! Calls that write: to a fork, or in a session beside its snapshot.
 //!
-//! Many changes take longer to put in order than to come: a batch of them gets in line by its place alone,
-//! and is read in its turn, on a thread for what takes long.
+//! Many changes, or a long value, take longer to write than to come: such a write gets in line by its place
+//! alone, and is read in its turn, on a thread for what takes long.
 
 use super::Core;
 use super::answer::{Answer, Wrote};
@@ -14,7 +14,7 @@ use crate::changes::{Change, Changes};
 use crate::digest::Root;
 use crate::error::Error;
 use crate::fork::View;
-use crate::generated::types::{StateBatch, StatePut, StateRemove};
+use crate::generated::types::{StateBatch, StatePut, StateRemove, StateRequest};
 use crate::read_view::ReadView;
 use crate::state::{ForkId, State};
 use std::borrow::Cow;
@@ -22,19 +22,20 @@ use std::sync::Arc;
 use thalweg_log::{Offset, Receipt, now};
 use thalweg_service::Access;
 use thalweg_wire::hex::Hex;
-use thalweg_wire::messagepack::{DecodeError, Fields, Message, Reader};
+use thalweg_wire::messagepack::{DecodeError, Message, Reader};
 
 /// The cost of a key that is written, in keys that are only scanned past.
 const WRITE_COST: usize = 4;
 /// The cost of a key that is hashed for a root, in the same unit.
 const HASH_COST: usize = 128;
-/// A longer batch is not even decoded where others wait: that takes 0.2 ms if its keys are short.
+/// A longer write is not even decoded where others wait: a batch takes 0.2 ms if its keys are short. It is
+/// copied, and what it says is put into the form of the log, which takes as long as it has bytes.
 const SHORT_BYTES: usize = 64 << 10;
 
 /// What is to be written.
 pub(super) enum ToWrite {
     Read(Write),
-    /// A batch, which is read where there is time for it.
+    /// A frame that is a batch or a put, which is read where there is time for it.
     Frame(Vec<u8>),
 }
 
@@ -52,7 +53,7 @@ enum Within {
 }
 
 impl ToWrite {
-    /// A batch that is long for here, and its place.
+    /// A batch or a put that is long for here, and its place.
     pub(super) fn long(frame: &[u8]) -> Option<(Cow<'_, str>, Self)> {
         let place = if frame.len() > SHORT_BYTES { place(frame) } else { None }?;
         Some((place, Self::Frame(frame.to_vec())))
@@ -75,7 +76,13 @@ impl ToWrite {
             Self::Frame(frame) if budget >= UNLIMITED => {
                 let fits =
                     |batch: &StateBatch<'_>| fits(batch.changes.len(), batch.if_root, budget, read_view);
-                match batch(&frame).map(|batch| fits(&batch).then(|| Write::batch(&batch))) {
+                // It is nothing else.
+                let read = |request| match request {
+                    StateRequest::Put(put) => Some(Write::put(&put)),
+                    StateRequest::Batch(batch) if fits(&batch) => Some(Write::batch(&batch)),
+                    _ => None,
+                };
+                match StateRequest::decode(&frame).map(read) {
                     Ok(Some(write)) => Within::Now(write),
                     Ok(None) => Within::Later(Self::Frame(frame)),
                     Err(wrong) => Within::Wrong(wrong),
@@ -267,21 +274,13 @@ impl Core {
     }
 }
 
-/// The place of a frame that is a batch and says it first, as every writer of frames does.
+/// The place of a frame that is a batch or a put and says it first, as every writer of frames does.
 fn place(frame: &[u8]) -> Option<Cow<'_, str>> {
     let mut reader = Reader::new(frame);
-    let is_batch = reader.request().ok()? == StateBatch::TAG.as_bytes();
-    let has_place = is_batch && reader.fields(StateBatch::TAG).ok()? > 0 && reader.key().ok()? == b"place";
+    let tag = reader.request().ok()?;
+    let tag = [StateBatch::TAG, StatePut::TAG].into_iter().find(|known| known.as_bytes() == tag)?;
+    let has_place = reader.fields(tag).ok()? > 0 && reader.key().ok()? == b"place";
     if has_place { reader.string().ok() } else { None }
-}
-
-/// A frame as the batch that it is.
-fn batch(frame: &[u8]) -> Result<StateBatch<'_>, DecodeError> {
-    let mut reader = Reader::new(frame);
-    reader.request()?;
-    let batch = StateBatch::read(&mut reader)?;
-    reader.finish()?;
-    Ok(batch)
 }
 
 /// Whether `changes` changes fit into a budget.
@@ -305,7 +304,7 @@ fn fits(
 /// comes behind it takes effect behind it.
 fn longer(budget: Budget, rest: impl FnOnce(&Arc<Core>, Budget) -> Outcome + Send + 'static) -> Outcome {
     if budget < UNLIMITED {
-        return Outcome::elsewhere(|core| rest(core, UNLIMITED));
+        return Outcome::holding(|core| rest(core, UNLIMITED));
     }
     Outcome::in_line(|core| rest(core, ENDLESS))
 }
