@@ -97,6 +97,7 @@ fn who_has_not_read_when_a_drain_ends_is_told_of() {
         // It was answered by the time that somebody else was twice.
         let mut witness = Client::connect(&endpoint, ClientOptions::default()).unwrap();
         (name(&mut witness), name(&mut witness));
+        drop(witness);
         stopper.stop();
         running.join().unwrap().unwrap();
         let told: Vec<u64> = undelivered.iter().map(ClientId::number).collect();

@@ -40,6 +40,8 @@ struct State {
     waker: Option<Waker>,
     /// Woken only when nobody waits any more.
     cancel_waker: Option<Waker>,
+    /// Woken when the connection has room again, or nobody waits any more.
+    room_waker: Option<Waker>,
 }
 
 /// A frame that waits for credit, or for the items before it.
@@ -179,11 +181,29 @@ impl Call {
         waker.wake_by_ref();
     }
 
-    /// The reply is answered: neither waker is used any more, and both are dropped before this returns. A
-    /// wake that another thread has begun already may still run.
+    /// Whether the connection has room for an answer; also when nobody waits for one.
+    pub(crate) fn has_room(&self) -> bool {
+        let state = self.state.lock();
+        !state.congested || state.cancelled
+    }
+
+    /// Has `waker` woken once the connection has room for an answer, or nobody waits any more; `false` if
+    /// either is so already.
+    pub(crate) fn await_room(&self, waker: &Waker) -> bool {
+        let given = waker.clone();
+        let mut state = self.state.lock();
+        let waits = state.congested && !state.cancelled;
+        let dropped = if waits { state.room_waker.replace(given) } else { Some(given) };
+        drop(state);
+        drop(dropped);
+        waits
+    }
+
+    /// The reply is answered: no waker is used any more, and all are dropped before this returns. A wake that
+    /// another thread has begun already may still run.
     pub(crate) fn forget_wakers(&self) {
         let mut state = self.state.lock();
-        let forgotten = (state.waker.take(), state.cancel_waker.take());
+        let forgotten = (state.waker.take(), state.cancel_waker.take(), state.room_waker.take());
         drop(state);
         drop(forgotten);
     }
@@ -196,11 +216,9 @@ impl Call {
         state.cancelled = true;
         let ended = state.held.iter().any(|held| matches!(held, Held::End(..)));
         state.held.clear();
-        let cancel_waker = state.cancel_waker.take();
+        let others = [state.cancel_waker.take(), state.room_waker.take()];
         wake(state);
-        if let Some(cancel_waker) = cancel_waker {
-            cancel_waker.wake();
-        }
+        others.into_iter().flatten().for_each(Waker::wake);
         ended
     }
 
@@ -214,9 +232,13 @@ impl Call {
             Grant::UpTo(items) => state.credit.max(items),
         };
         let nothing_held = state.held.is_empty();
+        let room_waker = if congested { None } else { state.room_waker.take() };
         if state.flow() == Flow::Go {
             wake(state);
+        } else {
+            drop(state);
         }
+        room_waker.into_iter().for_each(Waker::wake);
         nothing_held || congested
     }
 

@@ -143,6 +143,20 @@ impl Reply {
         }
     }
 
+    /// Whether there is room for an answer, or nobody waits for one. There is none while the connection has
+    /// more unsent than it may: an answer that is given all the same adds to that. For answers that are long
+    /// and can wait.
+    pub fn has_room(&self) -> bool {
+        self.call.as_ref().is_none_or(|call| call.has_room())
+    }
+
+    /// Has `waker` woken once, when [`Reply::has_room`]; `false`, and no wake, if it has now. The waker is
+    /// forgotten as that of [`Reply::changed`] is, which is another.
+    pub fn await_room(&mut self, waker: &Waker) -> bool {
+        self.watches = true;
+        self.call.as_ref().is_some_and(|call| call.await_room(waker))
+    }
+
     /// Who asked.
     pub fn client(&self) -> ClientId {
         ClientId::of(self.place.key)

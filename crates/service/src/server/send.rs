@@ -101,7 +101,8 @@ impl Engine {
         }
     }
 
-    /// The connection has more unsent than it may: its streams are told to wait.
+    /// The connection has more unsent than it may: its streams are told to wait, and so is what asks for room
+    /// before it makes an answer.
     pub(crate) fn congest(&self, busy: &mut Busy) {
         if !busy.congested && busy.output.len() > self.options.unsent_bytes_max {
             busy.congested = true;

@@ -80,7 +80,8 @@ impl Engine {
         let framing = begun.framing();
         self.calls.give(begun.call);
         let Some(mut turn) = begun.turn else {
-            return framing.write(busy.output.buffer(), payload, Some(fault));
+            framing.write(busy.output.buffer(), payload, Some(fault));
+            return self.congest(busy);
         };
         if busy.order.is_first(turn.sequence) {
             framing.write(busy.output.buffer(), payload, Some(fault));
@@ -99,6 +100,7 @@ impl Engine {
             busy.output.buffer().extend_from_slice(&answer);
             busy.turns.pop_front();
         }
+        self.congest(busy);
         let Some(first) = busy.turns.front().copied() else { return };
         if let Some(begun) = busy.in_flight.find(first)
             && let Some(turn) = &mut begun.turn

@@ -7,6 +7,7 @@
 use super::Core;
 use crate::generated::types::StateRequest;
 use crate::memory_budget::Reservation;
+use std::task::Waker;
 use thalweg_service::Reply;
 use thalweg_wire::fault::Fault;
 
@@ -32,6 +33,16 @@ impl Asked {
     /// Whether nobody waits for the answer any more.
     pub(super) fn is_cancelled(&self) -> bool {
         self.reply.is_cancelled()
+    }
+
+    /// Whether its connection has room for a long answer, or nobody waits for one.
+    pub(super) fn has_room(&self) -> bool {
+        self.reply.has_room()
+    }
+
+    /// Has `waker` woken once it has room; `false`, and no wake, if it has now.
+    pub(super) fn await_room(&mut self, waker: &Waker) -> bool {
+        self.reply.await_room(waker)
     }
 
     /// Releases its memory before it is answered: a client that has the answer finds the memory free.

@@ -39,6 +39,7 @@ mod order;
 mod queue;
 mod reads;
 mod refusal;
+mod room;
 mod sessions;
 mod waiting;
 mod workers;

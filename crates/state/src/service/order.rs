@@ -21,6 +21,7 @@ use super::answer::{Answer, refuse};
 use super::asked::Asked;
 use super::queue::Queued;
 use super::refusal::Refusal;
+use super::room::{Answering, with_room};
 use super::workers::Workers;
 use super::{Core, fault_of};
 use crate::state::{ForkId, State};
@@ -182,15 +183,7 @@ impl Core {
                 }
                 Outcome::Apart(rest) => {
                     let Some(asked) = self.let_wait(asked) else { return };
-                    let core = Arc::clone(self);
-                    let job = move || {
-                        // Nobody may wait any more by the time the thread comes to it, and nothing was done
-                        // yet that would have to be said: so the line is as long as what somebody waits for.
-                        if !asked.is_cancelled() {
-                            core.settle(rest(&core, ()), ENDLESS, asked);
-                        }
-                    };
-                    return self.apart.execute(Box::new(job));
+                    return Apart { core: Arc::clone(self), rest, asked }.resume();
                 }
                 Outcome::InLine(rest) => {
                     let Some(asked) = self.let_wait(asked) else { return };
@@ -216,12 +209,12 @@ impl Core {
 impl Queued {
     /// Goes on as far as a budget goes; what is left stays before all others.
     pub(super) fn go_on(self, budget: Budget) {
-        let Self { core, rest, asked, .. } = self;
         // Nobody may wait any more by the time it is its turn, and nothing was done yet that would have to be
         // said: so the queue is as long as what somebody waits for.
-        if asked.is_cancelled() {
+        if self.asked.is_cancelled() {
             return;
         }
+        let Some(Self { core, rest, asked, .. }) = with_room(self) else { return };
         match rest(&core, budget) {
             Outcome::Elsewhere { least, rest } if budget < UNLIMITED => {
                 let workers = Arc::clone(&core.workers);
@@ -229,5 +222,42 @@ impl Queued {
             }
             outcome => core.settle(outcome, budget, asked),
         }
+    }
+}
+
+impl Answering for Queued {
+    fn asked(&mut self) -> &mut Asked {
+        &mut self.asked
+    }
+
+    fn resume(self) {
+        let workers = Arc::clone(&self.core.workers);
+        workers.put_last(self);
+    }
+}
+
+/// A call on the thread for what may take as long as the state is large.
+struct Apart {
+    core: Arc<Core>,
+    rest: Rest<()>,
+    asked: Asked,
+}
+
+impl Answering for Apart {
+    fn asked(&mut self) -> &mut Asked {
+        &mut self.asked
+    }
+
+    fn resume(self) {
+        let core = Arc::clone(&self.core);
+        let job = move || {
+            // As in the queue, the line is as long as what somebody waits for.
+            if self.asked.is_cancelled() {
+                return;
+            }
+            let Some(Self { core, rest, asked }) = with_room(self) else { return };
+            core.settle(rest(&core, ()), ENDLESS, asked);
+        };
+        core.apart.execute(Box::new(job));
     }
 }

@@ -17,7 +17,8 @@ use std::time::Duration;
 use thalweg_log::sim::SimDisk;
 use thalweg_log::{CommitError, Disk};
 use thalweg_service::{
-    Access, ClientOptions, Endpoint, Local, LocalCallOptions, LocalEvent, Server, ServerOptions, SyncClient,
+    Access, CallOptions, Client, ClientOptions, Endpoint, Local, LocalCallOptions, LocalEvent, Server,
+    ServerOptions, SyncClient,
 };
 
 mod orders;
@@ -684,6 +685,69 @@ fn what_nobody_waits_for_any_more_is_not_done() {
     }
     assert_eq!((ended, count.load(Ordering::Relaxed)), (vec![passed], 1));
     assert_eq!((service.waiting_bytes(), local.in_flight()), (0, 0));
+}
+
+/// Of a client that reads nothing, only as much is answered as its connection may have unsent, of scans on the
+/// threads that all share as of histories on their own.
+#[test]
+fn what_a_client_does_not_read_is_not_made() {
+    const CALLS: usize = 200;
+    let directory = tempfile::tempdir().unwrap();
+    let service = served();
+    let state = service.state().unwrap();
+    let value = crate::Value::from(vec![b'1'; 100]);
+    let change = |key| crate::Change::Put(format!("{key:07}").into(), value.clone());
+    let offset = state.write(state.main(), &(0..10_000).map(change).collect(), now()).unwrap().next;
+    let limit = Some(10_000);
+    let scan = StateRequest::Scan(StateScan { place: "main".into(), start: None, limit, view: None });
+    let history = StateHistory { fork: "main".into(), offset, start: None, limit };
+    for (file, request) in
+        [("scan.sock", scan.clone()), ("scan.shm", scan), ("history.shm", StateRequest::History(history))]
+    {
+        let endpoint: Endpoint = directory.path().join(file).to_str().unwrap().parse().unwrap();
+        let options = ServerOptions { error_tag: ERROR_TAG.to_owned().into(), ..ServerOptions::default() };
+        let mut server = Server::bind(std::slice::from_ref(&endpoint), options).unwrap();
+        let stopper = server.stopper();
+        let handler = service.clone();
+        let running = std::thread::spawn(move || server.serve(handler));
+        let mut frame = Vec::new();
+        request.encode(&mut frame);
+        let ask = || {
+            let mut client = Client::connect(&endpoint, ClientOptions::default()).unwrap();
+            let calls: Vec<_> =
+                (0..CALLS).map(|_| client.call(&frame, CallOptions::default()).unwrap()).collect();
+            client.flush().unwrap();
+            (client, calls)
+        };
+        // Those that wait, once no more are answered.
+        let waiting = || {
+            let mut last = (service.waiting_bytes(), 0);
+            while last.1 < 20 || last.0 == 0 {
+                std::thread::sleep(Duration::from_millis(10));
+                let bytes = service.waiting_bytes();
+                last = (bytes, if bytes == last.0 { last.1 + 1 } else { 0 });
+            }
+            last.0 / super::asked::frame_bytes(&frame)
+        };
+        let (mut client, calls) = ask();
+        let left = waiting();
+        assert!(left >= CALLS - 40, "{file}: {left} wait, and the others were answered to nobody");
+        for call in calls {
+            assert!(client.wait(call).unwrap().len() > 1_000_000, "{file}");
+        }
+        assert_eq!(service.waiting_bytes(), 0, "{file}");
+        // One that goes leaves nothing behind.
+        let (client, _) = ask();
+        assert!(waiting() > 0);
+        drop(client);
+        let until = std::time::Instant::now() + Duration::from_secs(60);
+        while service.waiting_bytes() > 0 {
+            assert!(std::time::Instant::now() < until, "{file}: {} bytes", service.waiting_bytes());
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        stopper.stop();
+        running.join().unwrap().unwrap();
+    }
 }
 
 #[test]

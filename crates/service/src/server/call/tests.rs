@@ -51,6 +51,29 @@ fn items_cost_credit_and_wait_without_it_the_end_behind_them() {
 }
 
 #[test]
+fn who_waits_for_room_is_woken_once_there_is_some_whatever_the_credit_or_nobody_waits_any_more() {
+    let counted = Arc::<Counted>::default();
+    let waker = Waker::from(Arc::clone(&counted));
+    let times = || *counted.0.lock();
+    let call = call(0);
+    assert!(call.has_room() && !call.await_room(&waker));
+    call.congest();
+    assert!(!call.has_room() && call.await_room(&waker));
+    call.grant(Grant::Items(0), true);
+    assert_eq!(times(), 0, "there is none yet");
+    call.grant(Grant::Items(0), false);
+    assert_eq!((times(), call.has_room()), (1, true));
+    call.congest();
+    assert!(call.await_room(&waker));
+    call.cancel();
+    assert_eq!((times(), call.has_room()), (2, true));
+    assert!(!call.await_room(&waker));
+    drop(call);
+    drop(waker);
+    assert_eq!(Arc::strong_count(&counted), 1, "each wake had the waker, and nobody has it now");
+}
+
+#[test]
 fn a_producer_that_does_not_wait_is_stopped() {
     let call = call(1);
     assert!(matches!(call.admit(b"a"), Admitted::Leaves(Flow::Wait)));
