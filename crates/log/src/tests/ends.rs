@@ -142,3 +142,19 @@ fn whoever_waits_is_told_when_the_committer_is_the_last_to_have_the_store() {
         assert_eq!(tail.ended(), Some(Ended::StoreClosed), "{fails}");
     }
 }
+
+#[test]
+fn whoever_waits_for_new_logs_is_told_that_the_store_was_closed() {
+    for (_directory, store) in stores() {
+        let mut new_logs = store.new_logs(false);
+        store.log(b"a").unwrap();
+        store.flush().unwrap();
+        assert!(new_logs.next().unwrap().is_some() && new_logs.next().unwrap().is_none());
+        assert_eq!(new_logs.ended(), None);
+        sleeps_until(new_logs.changed(), || store.close().unwrap()).unwrap();
+        assert!(new_logs.wait(None) && new_logs.next().unwrap().is_none());
+        assert_eq!(new_logs.ended(), Some(Ended::StoreClosed));
+        let mut late = store.new_logs(true);
+        assert!(late.ended().is_none() && late.next().unwrap().is_some() && late.ended().is_some());
+    }
+}
