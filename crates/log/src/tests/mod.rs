@@ -29,6 +29,7 @@ mod sim;
 mod spare;
 mod store;
 mod together;
+mod told;
 mod trim;
 mod turns;
 mod unlisted;
