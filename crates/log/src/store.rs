@@ -149,8 +149,8 @@ impl Guard {
         Ok(Guard { shared: shared.clone(), committer: Mutex::new(committer) })
     }
 
-    /// Ends the committer; whether it has ended. The committer itself may be the last to have the store, while
-    /// it tells somebody of what is durable: it ends behind that.
+    /// Ends the committer; whether it has ended. The committer itself may be the last to have the store,
+    /// while it tells somebody of what is durable: it ends behind that.
     fn stop(&self) -> bool {
         self.shared.writer.lock().closed = true;
         self.shared.work.notify_all();

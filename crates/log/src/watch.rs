@@ -2,8 +2,8 @@
 //!
 //! A watcher hears of completion once per group it has a commit in, and of a log's movement once between
 //! two acknowledgements, so what is under way to it is bounded by the number of logs it is interested in.
-//! It is told with no lock held, of what is visible by then: on its way it may be overtaken by what is told by
-//! another thread.
+//! It is told with no lock held, of what is visible by then: on its way it may be overtaken by what is told
+//! by another thread.
 
 use crate::Position;
 use parking_lot::RwLock;

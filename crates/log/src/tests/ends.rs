@@ -30,8 +30,8 @@ impl Wake for Woken {
     }
 }
 
-/// Has a task begin to wait, the store end, and the task go on. A task and not a thread, since of a task it is
-/// known that it sleeps.
+/// Has a task begin to wait, the store end, and the task go on. A task and not a thread, since of a task it
+/// is known that it sleeps.
 fn sleeps_until<T: Future>(waits: T, end: impl FnOnce()) -> T::Output {
     let woken = Arc::new(Woken::default());
     let waker = Waker::from(woken.clone());
