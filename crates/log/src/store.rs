@@ -62,7 +62,8 @@ use thalweg_sync::gate::Gate;
 use thalweg_sys::disk::{Directory, Disk, Lock};
 
 /// A store. Clones share it; it lives until the last one is dropped or one is closed. Readers may outlive it:
-/// what they could read they still can.
+/// what they could read they still can, and one that waits for more is woken and
+/// [told](crate::Ended::StoreClosed).
 #[derive(Clone)]
 pub struct Store {
     pub(crate) shared: Arc<Shared>,
@@ -131,9 +132,14 @@ impl Guard {
     pub(crate) fn start(shared: &Arc<Shared>) -> io::Result<Guard> {
         let wanted = shared.options.durability != Durability::Memory && shared.options.committer_thread;
         let runner = shared.clone();
-        let run = move || match runner.options.durability {
-            Durability::Sync => runner.run_committer(),
-            Durability::Os | Durability::Memory => runner.run_ahead(),
+        let run = move || {
+            match runner.options.durability {
+                Durability::Sync => runner.run_committer(),
+                Durability::Os | Durability::Memory => runner.run_ahead(),
+            }
+            // It may end behind the last `Store`, and without having shown what is pending: then nobody else
+            // tells those who wait for more.
+            runner.gate.announce();
         };
         let builder = std::thread::Builder::new().name("committer".into()).stack_size(256 << 10);
         let committer = match wanted.then(|| builder.spawn(run)) {
@@ -143,21 +149,26 @@ impl Guard {
         Ok(Guard { shared: shared.clone(), committer: Mutex::new(committer) })
     }
 
-    fn stop(&self) {
+    /// Ends the committer; whether it has ended. The committer itself may be the last to have the store,
+    /// while it tells somebody of what is durable: it ends behind that.
+    fn stop(&self) -> bool {
         self.shared.writer.lock().closed = true;
         self.shared.work.notify_all();
-        // The committer itself may be the last to have the store, while it tells somebody of what is durable:
-        // it ends behind that.
-        let others = |thread: &JoinHandle<()>| thread.thread().id() != std::thread::current().id();
-        if let Some(thread) = self.committer.lock().take().filter(others) {
-            let _ = thread.join();
+        match self.committer.lock().take() {
+            Some(thread) if thread.thread().id() == std::thread::current().id() => return false,
+            Some(thread) => _ = thread.join(),
+            None => {}
         }
+        true
     }
 }
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        self.stop();
+        let ended = self.stop();
+        self.shared.writer.lock().abandoned |= ended;
+        // Who waits for more is told that nothing comes, as by [`Store::close`].
+        self.shared.gate.announce();
     }
 }
 
@@ -177,7 +188,8 @@ impl StoreAccess for Shared {
     fn is_over(&self) -> bool {
         let writer = self.writer.lock();
         // What was committed before is shown first, unless it cannot be any more.
-        writer.closed && (writer.failure.is_some() || self.control.visible() >= writer.staged_end())
+        let shows_no_more = writer.abandoned || writer.failure.is_some();
+        writer.closed && (shows_no_more || self.control.visible() >= writer.staged_end())
     }
 
     fn came_upon(&self, damage: &Damage) {

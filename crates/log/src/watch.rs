@@ -2,23 +2,31 @@
 //!
 //! A watcher hears of completion once per group it has a commit in, and of a log's movement once between
 //! two acknowledgements, so what is under way to it is bounded by the number of logs it is interested in.
+//! It is told with no lock held, of what is visible by then: on its way it may be overtaken by what is told
+//! by another thread.
 
 use crate::Position;
 use parking_lot::RwLock;
 use std::sync::Arc;
 use thalweg_sync::contain::contain;
 
-/// Receives announcements, on the thread that makes something durable. It may append and commit. It may not
+/// Receives announcements, on the thread that makes something durable; in `os` and `memory` mode on the one
+/// that commits, before its call returns. It may look at every log, append and commit. It may not
 /// wait for what other threads do, nor write a checkpoint, call
 /// [`Store::maintain`](crate::Store::maintain) or close the store: the thread may be writing a checkpoint
 /// itself. One that panics is told nothing of it.
+///
+/// Several threads may tell it at once, and in another order than that in which things became visible: what
+/// is told says where to look, and not what there is to be seen.
 pub trait Watch: Send + Sync {
     /// Every receipt with a ticket up to this one is durable. One that is lower than before says nothing new.
     fn complete(&self, up_to: Position);
     /// The store failed: receipts not yet complete have an unknown outcome, and nothing becomes durable any
     /// more.
     fn failed(&self);
-    /// A log of interest moved: more bytes, closed, or deleted.
+    /// A log of interest moved: more bytes, closed, or deleted. What was on its way when the watcher lost its
+    /// interest may still come. Who acknowledges a log in here and then commits to it is told of that at
+    /// once, within that commit, where commits need not wait for a disk.
     fn advanced(&self, log: crate::LogId);
 }
 

@@ -4,7 +4,7 @@
 //! handshake of `sync::gate`). It rings once per arming, on the loop's own thread, and keeps the process
 //! alive only while it is held. No thread of ours waits for it: the gate of the log wakes it.
 
-use crate::error::{Result, failure};
+use crate::error::{Result, failure, read};
 use crate::shelf::Shelf;
 use napi::bindgen_prelude::{Env, Function};
 use napi::threadsafe_function::{ThreadsafeFunction, ThreadsafeFunctionCallMode};
@@ -56,12 +56,15 @@ impl Bell {
 
 #[napi]
 impl Bell {
-    /// The next move of a word rings. The caller looks once more after it has armed the bell.
+    /// The next move of a word rings, and so does a look that finds the store moved or removed where another
+    /// process writes it: arming the bell then fails. The caller looks once more after it has armed the bell.
     #[napi]
     pub fn arm(&self) -> Result<()> {
         self.shelf.maps(|maps| {
             let armed = maps.register(&self.waker, || false);
-            armed.map(drop).map_err(|error| failure("IO", format!("cannot start a thread: {error}")))
+            armed.map_err(|error| failure("IO", format!("cannot start a thread: {error}")))?;
+            // Where the store is gone no word moves any more, so that is said here and not rung for.
+            maps.check_presence().map_err(|error| read(&error))
         })
     }
 

@@ -90,6 +90,27 @@ if (process.send === undefined) {
     await tail.return()
   })
 
+  for (const inItsPlace of [false, true]) {
+    const title = `a tail that sleeps is told that its store was ${inItsPlace ? "replaced" : "moved away"}`
+    test(title, { timeout: 60_000 }, async (context) => {
+      const [path, other] = [folder(context), folder(context)].map((parent) => join(parent, "store"))
+      for (const at of [path, other]) {
+        const writer = open(at, { durability: "os" })
+        writer.log("a").appendSync("before")
+        await writer.close()
+      }
+      const reader = store(context, { path, readOnly: true })
+      const log = reader.log("a")
+      const gone = { name: "ThalwegError", code: "IO", message: /was moved or removed|another store is at/ }
+      const tails = [log.tail(), log.tail(), reader.newLogs()].map((tail) => assert.rejects(tail.next(), gone))
+      renameSync(path, `${path}-away`)
+      if (inItsPlace) renameSync(other, path)
+      await Promise.all(tails)
+      // Nobody is left who would ring for it.
+      await assert.rejects(log.tail().next(), gone)
+    })
+  }
+
   test("who may not write anything of a store reads it, and its tail hears of what comes", async (context) => {
     const path = folder(context)
     const writer = store(context, { path, durability: "os" })

@@ -72,7 +72,6 @@ impl Follower {
 }
 
 fn run(control: &Control, gate: &Gate, presence: &Presence, ended: &Published, mut seen: [u64; 3]) {
-    // Once the store is gone tasks are woken no more: each call that looks at it reports that.
     while ended.bytes() == 0 && !presence.is_gone() {
         let moved = || ended.bytes() != 0 || words(control) != seen;
         presence.wait(control, gate, None, moved);
@@ -80,6 +79,9 @@ fn run(control: &Control, gate: &Gate, presence: &Presence, ended: &Published, m
         seen = words(control);
         gate.wake_tasks();
     }
+    // Any thread may have found the store gone since tasks were last woken, and some may have registered
+    // before that. Tasks that register later find it gone: nobody wakes them any more.
+    gate.wake_tasks();
 }
 
 /// What tasks wait for: more to read, or removed segments to let go of.
@@ -93,5 +95,38 @@ impl Drop for Follower {
             self.ended.publish(1);
             self.gate.wake_all();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Options, Store, control, signal};
+    use std::task::{Wake, Waker};
+    use thalweg_sys::disk::Disk;
+
+    struct Woken(Mutex<bool>);
+
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            *self.0.lock() = true;
+        }
+    }
+
+    /// Any thread may be the one that finds it gone, also before this one first runs.
+    #[test]
+    fn a_thread_that_finds_the_store_gone_wakes_whoever_registered_while_it_began() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = directory.path();
+        let (_store, _) = Store::open(&Disk::Real, at, Options::default()).unwrap();
+        let control = Control::attach_existing(&Disk::Real, at).unwrap();
+        let gate = signal::attach(&Disk::Real, at).unwrap();
+        let presence = Presence::new(at.join(control::FILE_NAME));
+        let woken = Arc::new(Woken(Mutex::new(false)));
+        assert!(!gate.register(&Waker::from(woken.clone()), || presence.is_gone()));
+        std::fs::remove_file(at.join(control::FILE_NAME)).unwrap();
+        assert!(presence.look(&control));
+        run(&control, &gate, &presence, &Published::new(0), words(&control));
+        assert!(*woken.0.lock());
     }
 }

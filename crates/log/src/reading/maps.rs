@@ -291,13 +291,40 @@ impl Maps {
     }
 
     /// Has a task woken when any of these words moves next, in any process. `true`: `is_ready` answered true,
-    /// and there is nothing to wait for.
+    /// and there is nothing to wait for. Once the store is [gone](Maps::check_presence) nothing moves any
+    /// more and nobody is woken, so who looks at the words alone asks for that behind this call.
     ///
     /// # Errors
     /// In a process that is attached: no thread could be started to wake it. The next call tries again.
     pub fn register(&self, waker: &Waker, is_ready: impl FnOnce() -> bool) -> io::Result<bool> {
         self.context.access.task_waits()?;
         Ok(self.context.gate.register(waker, is_ready))
+    }
+
+    /// Makes sure that the store is where it was found, as of the last look: while somebody waits there is
+    /// one each second, and the one that finds it gone wakes all who wait. Complexity: one load, while it is
+    /// there.
+    ///
+    /// ```
+    /// # use std::task::Waker;
+    /// use thalweg_log::{Attached, Disk, Options, Store};
+    /// # let directory = tempfile::tempdir()?;
+    /// # let _store = Store::open(&Disk::Real, directory.path(), Options::default())?;
+    /// let attached = Attached::open(&Disk::Real, directory.path())?;
+    /// let (maps, seen) = (attached.maps(), attached.visible());
+    /// if !maps.register(Waker::noop(), || maps.visible() > seen)? {
+    ///     maps.check_presence()?;
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`ReadError::Io`] in a process that is attached: it was moved, removed or replaced by another.
+    pub fn check_presence(&self) -> Result<(), ReadError> {
+        match self.context.access.is_gone() {
+            true => self.context.access.learn().map_err(unlisted),
+            false => Ok(()),
+        }
     }
 
     /// Takes back the registration of a task, by the very waker it was made with, so that a dropped task is

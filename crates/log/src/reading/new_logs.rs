@@ -8,6 +8,7 @@
 use crate::attach::Attached;
 use crate::error::ReadError;
 use crate::log::Log;
+use crate::progress::Ended;
 use crate::source::ReadContext;
 use crate::store::Store;
 use crate::{LogId, Position};
@@ -104,7 +105,8 @@ impl NewLogs {
     /// over. What was committed need not be the creation of a log. In a process that is attached it also
     /// returns when segments were begun or removed, so that the [`NewLogs::next`] that follows lets go of
     /// those that were removed; and within about a second once the store was moved or removed, which
-    /// [`NewLogs::next`] then reports.
+    /// [`NewLogs::next`] then reports. In the process whose store it is it also returns once that was closed,
+    /// which [`NewLogs::ended`] says.
     pub fn wait(&self, timeout: Option<Duration>) -> bool {
         self.context.wait(timeout, || self.is_news())
     }
@@ -120,10 +122,36 @@ impl NewLogs {
         Ok(())
     }
 
+    /// Why no more logs will come, once that is so and [`NewLogs::next`] has named the last: always
+    /// [`Ended::StoreClosed`].
+    ///
+    /// ```
+    /// use thalweg_log::{Ended, Options, Store};
+    /// let store = Store::memory(Options::default())?;
+    /// let mut new_logs = store.new_logs(true);
+    /// std::thread::scope(|scope| {
+    ///     scope.spawn(|| store.close());
+    ///     while new_logs.ended().is_none() {
+    ///         new_logs.wait(None);
+    ///         while let Some(log) = new_logs.next()? {
+    ///             println!("{log:?}");
+    ///         }
+    ///     }
+    ///     Ok::<(), thalweg_log::ReadError>(())
+    /// })?;
+    /// assert_eq!(new_logs.ended(), Some(Ended::StoreClosed));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn ended(&self) -> Option<Ended> {
+        // In this order: nothing is committed once it is over.
+        let is_over = self.ready.is_empty() && self.context.access.is_over();
+        (is_over && self.context.control.visible() == self.seen).then_some(Ended::StoreClosed)
+    }
+
     fn is_news(&self) -> bool {
         let access = &self.context.access;
         let moved = self.context.control.visible() != self.seen;
-        !self.ready.is_empty() || moved || !access.is_listed() || access.is_gone()
+        !self.ready.is_empty() || moved || !access.is_listed() || access.is_over() || access.is_gone()
     }
 
     fn look(&mut self) -> Result<(), ReadError> {

@@ -20,7 +20,8 @@ pub enum Ended {
     Deleted,
     /// Damage is in the way; `resume` goes on behind it.
     Damaged,
-    /// The store was closed, and everything that was committed was read.
+    /// The store was closed, or the last [`Store`](crate::Store) of it dropped, and everything that was
+    /// committed was read.
     StoreClosed,
 }
 

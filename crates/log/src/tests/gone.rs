@@ -21,6 +21,8 @@ fn whoever_sleeps_until_something_comes_to_a_store_that_is_gone_is_told() {
         let theirs = attached.find(b"a").unwrap().unwrap();
         let tail = || attached.reader(&theirs).follow(&Query::from(Start::Tail));
         let (mut blocked, mut task) = (tail(), tail());
+        let maps = attached.maps();
+        assert_eq!(maps.check_presence(), Ok(()));
         let mut new_logs = attached.new_logs(false).unwrap();
         assert!(blocked.next().unwrap().is_none() && task.next().unwrap().is_none());
         assert!(new_logs.next().unwrap().is_none());
@@ -48,6 +50,9 @@ fn whoever_sleeps_until_something_comes_to_a_store_that_is_gone_is_told() {
         });
         let how = if in_its_place { "another store" } else { "removed" };
         assert!(is_told(attached.find(b"a").err(), &[how]));
+        // Of the words that it looks at none has moved.
+        assert!(!maps.register(std::task::Waker::noop(), || false).unwrap());
+        assert!(is_told(maps.check_presence().err(), &[how]));
         assert!(is_told(attached.new_logs(false).and_then(|mut new_logs| new_logs.next()).err(), &[how]));
         if !in_its_place {
             // Who sleeps was told, and nobody is left to wake the next one: so it stays gone.

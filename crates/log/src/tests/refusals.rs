@@ -11,7 +11,7 @@ use std::sync::Arc;
 use thalweg_sys::disk::Disk;
 use thalweg_sys::disk::sim::SimDisk;
 
-fn entries(store: &Store, log: &Arc<Log>) -> Vec<Vec<u8>> {
+pub(super) fn entries(store: &Store, log: &Arc<Log>) -> Vec<Vec<u8>> {
     store.reader(log).entries(&Query::default()).map(|entry| entry.unwrap().data.to_vec()).collect()
 }
 

@@ -88,7 +88,7 @@ impl Store {
         log: &Arc<Log>,
         entries: impl Iterator<Item = (Time, &'e [u8])>,
     ) -> Result<Receipt, CommitError> {
-        let (receipt, published) = ENCODED.with_borrow_mut(|encoded| {
+        let (receipt, tell) = ENCODED.with_borrow_mut(|encoded| {
             encoded.clear();
             let mut inner = log.lock_spinning();
             self.shared.owns(&inner)?;
@@ -104,7 +104,7 @@ impl Store {
                 next += payload.len() as u64;
             }
             if next == first {
-                return Ok((Receipt { ticket: inner.last, first, next }, false));
+                return Ok((Receipt { ticket: inner.last, first, next }, None));
             }
             let shared = &self.shared;
             let mut batch = PlannedBatch::of_entries(encoded, smallvec![(log.id(), next)]);
@@ -112,12 +112,11 @@ impl Store {
             let placed = shared.publish(&mut batch, next - first, pending, None, WhoSyncs::Committer)?;
             let (places, latest) = (batch.said(&places), batch.times.latest());
             let change = Change::payload(&placed, first..next, places, latest);
-            shared.apply(log, &mut inner, &change, &Seen::payload(next));
-            Ok::<_, CommitError>((shared.receipt(placed, first, next), true))
+            let tell = shared.apply(log, &mut inner, &change, &Seen::payload(next));
+            Ok::<_, CommitError>((shared.receipt(placed, first, next), Some(tell)))
         })?;
-        if published {
-            // With no lock held: a task that is woken may append on this very thread.
-            self.shared.gate.announce();
+        if let Some(tell) = tell {
+            self.shared.tell_moved([(tell, log.id())]);
         }
         Ok(receipt)
     }
@@ -289,13 +288,17 @@ impl Transaction<'_> {
             ..Pending::payload(log, *end)
         });
         let placed = shared.publish(&mut batch, self.bytes.len() as u64, pending, None, who_syncs)?;
+        let mut moved = Vec::new();
         for (place, inner) in locked.iter_mut().enumerate() {
             let (offsets, places) = (firsts[place]..ends[place], batch.said(&places[place]));
             let change = Change::payload(&placed, offsets, places, self.time);
-            shared.apply(&self.logs[place], inner, &change, &Seen::payload(ends[place]));
+            let tell = shared.apply(&self.logs[place], inner, &change, &Seen::payload(ends[place]));
+            if tell != 0 {
+                moved.push((tell, self.logs[place].id()));
+            }
         }
         drop(locked);
-        shared.gate.announce();
+        shared.tell_moved(moved);
         Ok(shared.receipt(placed, firsts[*last], ends[*last]))
     }
 

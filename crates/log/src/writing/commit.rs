@@ -201,7 +201,7 @@ impl Store {
         // Nobody else knows the log, so that its lock is taken behind its parent's harms nobody.
         let log = Arc::new(Log::new(shared.next_log_id(), name, config, commit.time, lineage));
         let mut inner = log.lock();
-        let receipt = shared.submit(&log, &mut inner, commit, &notes, false, watcher)?;
+        let (receipt, tell) = shared.submit(&log, &mut inner, commit, &notes, false, watcher)?;
         if let (Some(parent), Some(lineage)) = (&mut parent, &inner.lineage) {
             parent.add_fork(&lineage.need);
         }
@@ -210,7 +210,7 @@ impl Store {
         place.put(log.clone());
         shared.expiry.enter(&log);
         drop(place);
-        shared.gate.announce();
+        shared.tell_moved([(tell, log.id())]);
         Ok((log, receipt))
     }
 
@@ -243,12 +243,12 @@ impl Store {
         refuse(&inner)?;
         inner.check_version(expected)?;
         let notes = Notes::of(None, commit)?;
-        let receipt = self.shared.submit(log, &mut inner, commit, &notes, false, watcher)?;
+        let (receipt, tell) = self.shared.submit(log, &mut inner, commit, &notes, false, watcher)?;
         drop(inner);
         if commit.trim.is_some() {
             self.shared.drop_unneeded(log);
         }
-        self.shared.gate.announce();
+        self.shared.tell_moved([(tell, log.id())]);
         Ok(receipt)
     }
 
@@ -276,7 +276,7 @@ impl Store {
         watcher: Option<WatcherId>,
         refuse: impl FnOnce(&Inner) -> Result<(), CommitError>,
     ) -> Result<Receipt, CommitError> {
-        let (receipt, gone) = {
+        let ((receipt, tell), gone) = {
             let mut inner = log.lock();
             self.shared.owns(&inner)?;
             inner.check_version(expected)?;
@@ -290,7 +290,7 @@ impl Store {
         } else {
             self.shared.drop_unneeded(log);
         }
-        self.shared.gate.announce();
+        self.shared.tell_moved([(tell, log.id())]);
         Ok(receipt)
     }
 }
@@ -336,13 +336,11 @@ impl Shared {
     }
 
     /// Applies a published commit to its log, which the caller has had locked since. If nothing has to be
-    /// waited for, the commit is visible afterwards. The order is the same on every way in: published,
-    /// staged, looked at by retention, revealed, told to the watchers, and, once the log is unlocked,
-    /// announced at the gate. Watchers are told after the commit is revealed, because they look at once. The
-    /// gate is announced after the log is unlocked: to wake a sleeper takes a system call, and a reader that
-    /// wakes looks at the log, so it would wait for the lock.
+    /// waited for, the commit is visible afterwards, and the answer is the watchers to tell. The order is the
+    /// same on every way in: published, staged, looked at by retention, revealed, and, once the caller holds
+    /// no lock any more, [told](Shared::tell_moved).
     #[inline]
-    pub(crate) fn apply(&self, log: &Arc<Log>, inner: &mut Inner, change: &Change<'_>, seen: &Seen) {
+    pub(crate) fn apply(&self, log: &Arc<Log>, inner: &mut Inner, change: &Change<'_>, seen: &Seen) -> u32 {
         inner.stage(change);
         if seen.deleted {
             inner.stage_delete();
@@ -350,12 +348,24 @@ impl Shared {
         if inner.notes.is_some() {
             self.log_retention.note(log, inner, change.time);
         }
-        if self.options.durability != Durability::Sync {
-            let tell = self.reveal(inner, seen);
-            if seen.first > 0 {
-                self.control.bump_segments();
-            }
-            self.watchers.tell(tell, |watch| watch.advanced(log.id()));
+        if self.options.durability == Durability::Sync {
+            return 0;
+        }
+        let tell = self.reveal(inner, seen);
+        if seen.first > 0 {
+            self.control.bump_segments();
+        }
+        tell
+    }
+
+    /// Tells everybody of what is visible by now: who sleeps at the gate, and the watchers of each log that
+    /// moved. The caller holds no lock, and nothing else that a commit needs: a task that is woken may look
+    /// at the log and commit on this very thread, and so may a watcher.
+    #[inline]
+    pub(crate) fn tell_moved(&self, moved: impl IntoIterator<Item = (u32, LogId)>) {
+        self.gate.announce();
+        for (tell, log) in moved {
+            self.watchers.tell(tell, |watch| watch.advanced(log));
         }
     }
 
@@ -372,7 +382,7 @@ impl Shared {
     }
 
     /// The way in for what is judged by a log's version: plans the batch, writes it and stages it. The caller
-    /// announces it.
+    /// announces it, to the watchers that are answered.
     fn submit(
         &self,
         log: &Arc<Log>,
@@ -381,7 +391,7 @@ impl Shared {
         notes: &Notes,
         delete: bool,
         watcher: Option<WatcherId>,
-    ) -> Result<Receipt, CommitError> {
+    ) -> Result<(Receipt, u32), CommitError> {
         if commit.has_payload() && inner.closed {
             return Err(CommitError::LogClosed);
         }
@@ -404,8 +414,8 @@ impl Shared {
             trim: commit.trim,
             ..Change::payload(&placed, first..next, batch.said(&places), commit.time)
         };
-        self.apply(log, inner, &change, &seen);
-        Ok(self.receipt(placed, first, next))
+        let tell = self.apply(log, inner, &change, &seen);
+        Ok((self.receipt(placed, first, next), tell))
     }
 
     /// The commit's receipt, with a ticket where the caller can wait until it is durable.

@@ -254,10 +254,7 @@ impl Shared {
     /// Tells of a group that is durable. Others may be told of by now that are so behind it.
     fn tell(&self, concluded: Concluded) {
         let Concluded { moved, waiting, end } = concluded;
-        self.gate.announce();
-        for (tell, log) in moved {
-            self.watchers.tell(tell, |watch| watch.advanced(log));
-        }
+        self.tell_moved(moved);
         self.watchers.tell(waiting, |watch| watch.complete(end));
     }
 

@@ -61,6 +61,8 @@ pub(crate) struct Writer {
     /// Wakes the committer.
     pub(crate) work: Arc<Condvar>,
     pub(crate) closed: bool,
+    /// The last [`Store`] is gone, and the committer: what is not durable by now nobody makes so.
+    pub(crate) abandoned: bool,
     /// The next segment is to be as small as a store's first.
     pub(crate) shrink_next: bool,
     /// Time of the first entry in the active segment, 0 while there is none.
@@ -129,6 +131,7 @@ impl Writer {
             failure_announced: false,
             work: Arc::default(),
             closed: false,
+            abandoned: false,
             shrink_next: false,
             tally: Tally::default(),
             live_bytes: BTreeMap::new(),
