@@ -202,8 +202,8 @@ fn relied_on() -> bool {
 }
 
 /// Runs a command to its end and hands over its lines. Both of its outputs are one, so that what is said of a
-/// failure stands where it happened. A command that says nothing for longer than `patience` is ended, and what
-/// it started with it.
+/// failure stands where it happened. A command that says nothing for longer than `patience` is ended, and
+/// what it started with it.
 fn said_by(
     command: &mut Command,
     patience: Duration,

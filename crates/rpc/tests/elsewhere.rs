@@ -107,8 +107,8 @@ fn what_nobody_waits_for_is_sent_all_the_same() {
     }
 }
 
-/// A client that knows no faults tells by its number what may be repeated: what was made must not have that of what
-/// is no request.
+/// A client that knows no faults tells by its number what may be repeated: what was made must not have that
+/// of what is no request.
 #[test]
 fn what_is_too_long_to_answer_is_no_request_that_was_not_made() {
     let directory = tempfile::tempdir().unwrap();
