@@ -202,3 +202,29 @@ test("a handler hears that nobody waits, although there was no room for the news
   for (let at = 0; at < end; at += 20 + ((area.readUInt32LE(at) + 3) & ~3)) heard.push([area.readUInt32LE(at + 4), area.readUInt32LE(at + 8)])
   assert.ok(heard.some(([what, slot]) => what === CHANGED && slot === first.slot), `${heard}`)
 })
+
+test("a server that closes gives nobody another's answer", async (context) => {
+  const path = endpoint(context)
+  const replies = []
+  const server = await serve(context, path, (frame, reply) => {
+    replies.push(reply)
+    // By now the server knows that nobody waits for the first answer, whose handler did not hear of it.
+    if (replies.length === 2) {
+      replies[0].end(bytes("to the first"))
+      setImmediate(() => reply.end(bytes("to the second")))
+    }
+    return new Promise(() => {})
+  })
+  const [first, second] = [await connect(context, path), await connect(context, path)]
+  const controller = new AbortController()
+  const given = failure(first.call(bytes("x"), { signal: controller.signal }))
+  while (replies.length === 0) await soon()
+  controller.abort()
+  await given
+  // The first call has ended, but for its handler.
+  while (server.stats().answers === 0) await soon()
+  // The request lies in the socket when the server closes, and is still taken.
+  const answer = second.call(bytes("y"))
+  second.flush()
+  await Promise.all([server.close(), answer.then((frame) => assert.equal(text(frame), "to the second"))])
+})

@@ -67,7 +67,7 @@ struct Desk {
     generation: u32,
     changes: Changes,
     watched: Vec<u32>,
-    /// It takes nothing new, so no slot is handed out again.
+    /// It ends: calls that nobody waits for any more are abandoned.
     is_stopping: bool,
     spill: Spill,
 }
@@ -159,12 +159,13 @@ impl Desk {
         changed
     }
 
-    /// A server that ends waits for no handler whose answer nobody waits for.
+    /// A server that ends waits for no handler whose answer nobody waits for. The handler may answer all the
+    /// same, and requests may come that were sent before the server began to end: so the slot is not handed
+    /// out again, and what is said of it later is said of nothing.
     fn abandon(&mut self, changed: &mut Vec<(u32, bool)>) {
-        for slot in 0..self.open.len() as u32 {
-            if self.open(slot).is_some_and(|open| open.reply.is_cancelled()) {
-                self.leave(slot);
-                changed.push((slot, true));
+        for (slot, place) in self.open.iter_mut().enumerate() {
+            if place.take_if(|open| open.reply.is_cancelled()).is_some() {
+                changed.push((slot as u32, true));
             }
         }
     }
