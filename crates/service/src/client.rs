@@ -226,9 +226,9 @@ impl Client {
     }
 
     /// Writes what is queued, waits as it may for something to come, and reads it: then [`Client::next`] has
-    /// what came. How much happened; 0 when nothing did, after a signal or at the end of the wait. It does
-    /// not wait while something is there that was not taken, of whatever call: a caller that takes what comes
-    /// of one call uses [`Client::turn_for`].
+    /// what came. How much happened; 0 when nothing did, after a signal or at the end of the wait, and never
+    /// while something is there that was not taken, of whatever call. For that it does not wait either: a
+    /// caller that takes what comes of one call uses [`Client::turn_for`].
     ///
     /// # Errors
     /// Nothing is in flight and there is no connection, so that nothing could come; the operating system
@@ -271,7 +271,8 @@ impl Client {
 
     fn turn_unless(&mut self, is_ready: bool, wait: Wait) -> Result<usize, Error> {
         let until = match wait {
-            Wait::Poll => return self.look(),
+            // A call that ended here, as by a cancel, is nothing that moved, and no descriptor tells of it.
+            Wait::Poll => return self.look().map(|moved| moved.max(usize::from(is_ready))),
             Wait::Until(until) => Some(until),
             Wait::Block => None,
         };

@@ -276,6 +276,28 @@ fn what_came_beside_a_wait_is_heard_of_by_the_loop() {
 }
 
 #[test]
+fn a_cancel_that_ends_a_call_here_is_something_that_a_turn_brought() {
+    for way in WAYS {
+        let (endpoint, _peer) = serve(way, |peer| while peer.request().header.kind != Kind::Goodbye {});
+        let mut client = Client::connect(&endpoint, options(way)).unwrap();
+        client.descriptor().unwrap();
+        // Of a plain call that has left nothing more is told to the server, as of one that has not left.
+        let left = call(&mut client, b"left");
+        client.turn(Wait::Poll).unwrap();
+        let mut cancelled = vec![call(&mut client, b"unsent")];
+        if way == Way::Plain {
+            cancelled.push(left);
+        }
+        for call in cancelled {
+            client.cancel(call);
+            assert!(client.turn(Wait::Poll).unwrap() > 0, "{way:?}");
+            assert_eq!(next(&mut client), (call, "cancelled".into()));
+        }
+        assert_eq!(client.turn(Wait::Poll).unwrap(), 0, "{way:?}");
+    }
+}
+
+#[test]
 fn a_deadline_ends_a_call_and_tells_the_server() {
     for way in [Way::Plain, Way::Multiplexed, Way::Shared] {
         let (endpoint, peer) = serve(way, |peer| {

@@ -206,3 +206,37 @@ test("a client whose reactor fails says so to everybody", async (context) => {
     await assert.rejects(client.call(bytes("y")), { code: "CLOSED" })
   }
 })
+
+// Nothing of these is told to the server, or nothing comes of it: they end here.
+const ENDING_HERE = [
+  ["left over a plain connection", { plain: true }, (controller) => setTimeout(() => controller.abort(), 50)],
+  ["had not left", {}, (controller) => controller.abort()],
+]
+
+test("a call that is aborted leaves its place to the next one", async (context) => {
+  for (const [what, options, abort] of ENDING_HERE) {
+    const path = endpoint(context)
+    await serve(context, path, (frame, reply) => (frame[0] === 120 ? new Promise(() => {}) : reply.end(frame)), { drainGraceMs: 1 })
+    const client = await connect(context, path, { ...options, inFlightMax: 1 })
+    const controller = new AbortController()
+    const aborted = client.call(bytes("x"), { signal: controller.signal })
+    abort(controller)
+    await assert.rejects(aborted, { name: "AbortError" })
+    for (let n = 0; n < 6000 && client.inFlight > 0; n++) await new Promise((resolve) => setTimeout(resolve, 10))
+    assert.equal(client.inFlight, 0, what)
+  }
+})
+
+test("a call that is aborted lets the process end", async (context) => {
+  const path = endpoint(context)
+  await serve(context, path, () => new Promise(() => {}), { drainGraceMs: 1 })
+  for (const [what, options, abort] of ENDING_HERE) {
+    const said = await program(context, path, `
+      const client = await service.Client.connect(path, ${JSON.stringify(options)})
+      const controller = new AbortController()
+      const aborted = client.call(bytes("x"), { signal: controller.signal })
+      ;(${abort})(controller)
+      await aborted.catch((error) => console.log(error.name))`)
+    assert.equal(said, "AbortError", what)
+  }
+})

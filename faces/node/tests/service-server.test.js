@@ -202,3 +202,95 @@ test("a handler hears that nobody waits, although there was no room for the news
   for (let at = 0; at < end; at += 20 + ((area.readUInt32LE(at) + 3) & ~3)) heard.push([area.readUInt32LE(at + 4), area.readUInt32LE(at + 8)])
   assert.ok(heard.some(([what, slot]) => what === CHANGED && slot === first.slot), `${heard}`)
 })
+
+test("a server that closes gives nobody another's answer", async (context) => {
+  const path = endpoint(context)
+  const replies = []
+  const server = await serve(context, path, (frame, reply) => {
+    replies.push(reply)
+    // By now the server knows that nobody waits for the first answer, whose handler did not hear of it.
+    if (replies.length === 2) {
+      replies[0].end(bytes("to the first"))
+      setImmediate(() => reply.end(bytes("to the second")))
+    }
+    return new Promise(() => {})
+  })
+  const [first, second] = [await connect(context, path), await connect(context, path)]
+  const controller = new AbortController()
+  const given = failure(first.call(bytes("x"), { signal: controller.signal }))
+  while (replies.length === 0) await soon()
+  controller.abort()
+  await given
+  // The first call has ended, but for its handler.
+  while (server.stats().answers === 0) await soon()
+  // The request lies in the socket when the server closes, and is still taken.
+  const answer = second.call(bytes("y"))
+  second.flush()
+  await Promise.all([server.close(), answer.then((frame) => assert.equal(text(frame), "to the second"))])
+})
+
+// In shared memory. One read of the server's brings 64 KiB: a request that is handed out, and part of one that is refused for its
+// length. What stands behind that comes with the read that follows the handing out.
+const BEHIND = { frameBytesMax: 1000, drainGraceMs: 1 }
+
+function behindAnotherRead(client) {
+  for (const frame of [bytes("small"), Buffer.alloc(100 << 10)]) failure(client.call(frame))
+}
+
+test("a handler hears that nobody waits, although the server did behind what it handed out", async (context) => {
+  const path = endpoint(context, "shm")
+  const heard = []
+  let signal
+  await serve(context, path, (frame, reply) => {
+    heard.push(text(frame))
+    signal ??= reply.signal
+    return new Promise(() => {})
+  }, BEHIND)
+  const client = await connect(context, path)
+  const controller = new AbortController()
+  const given = failure(client.call(bytes("x"), { signal: controller.signal }))
+  while (heard.length < 1) await soon()
+  await soon()
+  behindAnotherRead(client)
+  controller.abort()
+  await given
+  for (let n = 0; n < 6000 && !signal.aborted; n++) await soon()
+  assert.equal(signal.aborted, true)
+  assert.deepEqual(heard, ["x", "small"])
+})
+
+test("a stream goes on, although its credit came behind what the server handed out", async (context) => {
+  const path = endpoint(context, "shm")
+  let made = 0
+  await serve(context, path, async (frame, reply) => {
+    if (text(frame) !== "stream") return new Promise(() => {})
+    while (await reply.item(bytes(`item ${made}`))) made++
+  }, BEHIND)
+  const client = await connect(context, path)
+  const frames = client.stream(bytes("stream"), { credit: 4 })
+  after(context, () => frames.return())
+  // Eight items are made ahead, and another one when they have left and there is credit, which is granted for every second one.
+  for (let n = 0; n < 5; n++) await frames.next()
+  while (frames.frames.length < 1) await soon()
+  const before = made
+  behindAnotherRead(client)
+  await frames.next()
+  for (let n = 0; n < 6000 && made === before; n++) await soon()
+  assert.ok(made > before, `${made} items were made`)
+})
+
+test("a handler that asks late whether anybody waits is told", async (context) => {
+  const path = endpoint(context)
+  let reply
+  const server = await serve(context, path, (_frame, given) => ((reply = given), new Promise(() => {})), { drainGraceMs: 1 })
+  const client = await connect(context, path)
+  const controller = new AbortController()
+  const given = failure(client.call(bytes("x"), { signal: controller.signal }))
+  while (reply === undefined) await soon()
+  controller.abort()
+  await given
+  while (server.stats().answers === 0) await soon()
+  const { signal } = reply
+  for (let n = 0; n < 6000 && !signal.aborted; n++) await soon()
+  assert.equal(signal.aborted, true)
+})

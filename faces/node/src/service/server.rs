@@ -8,9 +8,9 @@
 //!
 //! This side names calls by slots that it hands out again once the last word about one was said. Where an
 //! item's first word stood its flow is written: 0 go on, 1 wait until it CHANGED, 2 nobody waits any more. A
-//! call that is watched says once that nobody waits.
+//! call that is watched has CHANGED when nobody waits any more, at once if it is so already.
 
-use super::area::{Record, Spill, note, read};
+use super::area::{Filling, Record, Spill, note, read};
 use super::options::{ListenOptions, endpoint, fault};
 use super::watch::Watch;
 use crate::error::{Result, failure};
@@ -56,7 +56,6 @@ impl Wake for Change {
 struct Open {
     reply: Reply,
     generation: u32,
-    is_watched: bool,
 }
 
 /// A server and the calls it waits to be answered.
@@ -66,8 +65,7 @@ struct Desk {
     free: Vec<u32>,
     generation: u32,
     changes: Changes,
-    watched: Vec<u32>,
-    /// It takes nothing new, so no slot is handed out again.
+    /// It ends: calls that nobody waits for any more are abandoned.
     is_stopping: bool,
     spill: Spill,
 }
@@ -75,7 +73,7 @@ struct Desk {
 impl Desk {
     fn admit(&mut self, reply: Reply) -> u32 {
         self.generation = self.generation.wrapping_add(1);
-        let open = Some(Open { reply, generation: self.generation, is_watched: false });
+        let open = Some(Open { reply, generation: self.generation });
         match self.free.pop() {
             Some(slot) => {
                 self.open[slot as usize] = open;
@@ -109,10 +107,10 @@ impl Desk {
                 self.leave(slot)?.fail(fault, &String::from_utf8_lossy(payload));
             }
             WATCH => {
+                let changes = self.changes.clone();
                 let open = self.open(slot)?;
-                if !std::mem::replace(&mut open.is_watched, true) {
-                    self.watched.push(slot);
-                }
+                let change = Change { changes, slot, generation: open.generation };
+                open.reply.when_cancelled(&Waker::from(Arc::new(change)));
             }
             _ => {}
         }
@@ -142,31 +140,31 @@ impl Desk {
                 changed.push((slot, open.reply.is_cancelled()));
             }
         }
-        let mut watched = std::mem::take(&mut self.watched);
-        watched.retain(|slot| match self.open(*slot) {
-            Some(open) if open.is_watched && open.reply.is_cancelled() => {
-                open.is_watched = false;
-                changed.push((*slot, true));
-                false
-            }
-            Some(open) => open.is_watched,
-            None => false,
-        });
-        self.watched = watched;
         if self.is_stopping {
             self.abandon(&mut changed);
         }
         changed
     }
 
-    /// A server that ends waits for no handler whose answer nobody waits for.
+    /// A server that ends waits for no handler whose answer nobody waits for. The handler may answer all the
+    /// same, and requests may come that were sent before the server began to end: so the slot is not handed
+    /// out again, and what is said of it later is said of nothing.
     fn abandon(&mut self, changed: &mut Vec<(u32, bool)>) {
-        for slot in 0..self.open.len() as u32 {
-            if self.open(slot).is_some_and(|open| open.reply.is_cancelled()) {
-                self.leave(slot);
-                changed.push((slot, true));
+        for (slot, place) in self.open.iter_mut().enumerate() {
+            if place.take_if(|open| open.reply.is_cancelled()).is_some() {
+                changed.push((slot as u32, true));
             }
         }
+    }
+
+    /// Puts in what changed; `false` when it was the last that may come now.
+    fn put_changes(&mut self, filling: &mut Filling<'_>) -> bool {
+        let mut has_room = true;
+        for (slot, is_gone) in self.changed() {
+            let record = Record { what: CHANGED, slot, first: u32::from(is_gone), second: 0 };
+            has_room &= filling.put(record, &[]);
+        }
+        has_room
     }
 
     /// Fills the area with what came.
@@ -177,17 +175,17 @@ impl Desk {
             return (from, false);
         };
         // Only now: changes that are taken and not told would be lost.
-        let changed = self.changed();
-        let mut is_all = true;
-        for (slot, is_gone) in changed {
-            let record = Record { what: CHANGED, slot, first: u32::from(is_gone), second: 0 };
-            is_all &= filling.put(record, &[]);
-        }
+        let mut is_all = self.put_changes(&mut filling);
         while is_all && let Some(Incoming { request, reply, client, .. }) = self.server.next() {
             let number = client.number();
             let slot = self.admit(reply);
             let record = Record { what: REQUEST, slot, first: number as u32, second: (number >> 32) as u32 };
             is_all = filling.put(record, &request);
+        }
+        if is_all {
+            // The server was asked for more until it had none, and did what it found on the way: what that
+            // changed no descriptor tells of.
+            is_all = self.put_changes(&mut filling);
         }
         let end = filling.end();
         self.spill = spill;
@@ -228,7 +226,6 @@ pub fn listen_service(paths: Vec<String>, options: ListenOptions) -> Result<List
         free: Vec::new(),
         generation: 0,
         changes: Changes::default(),
-        watched: Vec::new(),
         is_stopping: false,
         spill: Spill::default(),
     };
