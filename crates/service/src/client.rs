@@ -244,10 +244,7 @@ impl Client {
     /// # Errors
     /// As of [`Client::turn`]; [`Fault::Overrun`] as of [`Client::wait_event`].
     pub fn turn_for(&mut self, call: CallId, wait: Wait) -> Result<usize, Error> {
-        let is_ready = self.session.is_ready_for(call);
-        if !is_ready {
-            self.refuse_more_items()?;
-        }
+        let is_ready = self.is_ready_for(call)?;
         self.turn_unless(is_ready, wait)
     }
 
@@ -261,9 +258,9 @@ impl Client {
     /// sleeps, such as signals; the turn that waits then sleeps at once. How much happened.
     ///
     /// # Errors
-    /// As of [`Client::turn`].
+    /// As of [`Client::turn`], or of [`Client::turn_for`].
     pub fn listen(&mut self, of: Option<CallId>) -> Result<usize, Error> {
-        let is_ready = of.map_or(self.session.is_ready(), |call| self.session.is_ready_for(call));
+        let is_ready = of.map_or(Ok(self.session.is_ready()), |call| self.is_ready_for(call))?;
         let moved = if is_ready { Ok(self.look_beside()) } else { self.advance_looking() };
         self.leave_watched()?;
         moved
@@ -365,6 +362,15 @@ impl Client {
         };
         self.leave_watched()?;
         Ok(self.event(found))
+    }
+
+    /// Whether something came of one call. If not, who turns for it waits: that keeps what comes before.
+    fn is_ready_for(&self, call: CallId) -> Result<bool, Error> {
+        let is_ready = self.session.is_ready_for(call);
+        if !is_ready {
+            self.refuse_more_items()?;
+        }
+        Ok(is_ready)
     }
 
     /// A wait for one call keeps what comes before it, and of plain streams no more than a bound.

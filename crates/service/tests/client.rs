@@ -148,6 +148,8 @@ fn turns_for_a_call_behind_a_plain_stream_keep_a_bounded_part_of_it() {
         }
     };
     assert_eq!(error.fault, Fault::Overrun, "{error}");
+    // The half of a turn that only looks reads no more either.
+    assert_eq!(client.listen(Some(second)).unwrap_err().fault, Fault::Overrun);
     client.forget(stream);
     while client.take(second).is_none() {
         client.turn_for(second, Wait::Block).unwrap();
