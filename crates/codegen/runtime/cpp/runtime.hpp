@@ -5,8 +5,8 @@
 // for the same service. Two schemas of one service under the same version still share their names: give one
 // of them another namespace (`--cpp-namespace`).
 #ifndef THALWEG_RUNTIME
-#define THALWEG_RUNTIME 0x3b622709
-#define THALWEG_RUNTIME_NAMESPACE runtime_3b622709
-#elif THALWEG_RUNTIME != 0x3b622709
+#define THALWEG_RUNTIME 0x5db3122e
+#define THALWEG_RUNTIME_NAMESPACE runtime_5db3122e
+#elif THALWEG_RUNTIME != 0x5db3122e
 #error "two versions of Thalweg's runtime in one file: generate its services, and install the headers, with one version"
 #endif
