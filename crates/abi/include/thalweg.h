@@ -714,7 +714,8 @@ uint16_t thalweg_client_forget(struct thalweg_client *client, uint64_t call);
 uint16_t thalweg_client_grant(struct thalweg_client *client, uint64_t call, uint32_t items);
 
 /**
- * Writes what is queued, as far as it can be now. A connection that ended shows in what comes of the calls.
+ * Writes what is queued, as far as it can be now, and has the descriptor tell again of what came and was not
+ * taken. A connection that ended shows in what comes of the calls.
  *
  * Requires:
  * `client` is null or a client.
@@ -737,7 +738,7 @@ uint16_t thalweg_client_turn(struct thalweg_client *client,
 
 /**
  * As `thalweg_client_turn`, for a caller that takes what comes of one call by `thalweg_client_take`: what
- * came of others, and was not taken, does not keep it from waiting. THALWEG_OVERLOADED as of
+ * came of others, and was not taken, does not keep it from waiting. THALWEG_OVERRUN as of
  * `thalweg_client_wait`.
  *
  * Requires:
@@ -750,7 +751,7 @@ uint16_t thalweg_client_turn_for(struct thalweg_client *client,
 
 /**
  * What came next, of whatever call, in order of arrival; of the kind THALWEG_EVENT_KIND_NOTHING until
- * another turn.
+ * another turn. A foreign loop asks until then: the descriptor says nothing of what was left.
  *
  * Requires:
  * `client` is null or a client; `event` points to a place for one.
@@ -1058,12 +1059,15 @@ uint16_t thalweg_server_turn(struct thalweg_server *server,
 bool thalweg_server_is_stopped(const struct thalweg_server *server);
 
 /**
- * The next request that came; one whose reply is null when there is none until another turn.
+ * The next request that came; one whose reply is null when there is none until another turn. A foreign loop
+ * asks until then, whatever became of a request: only then do answers leave, and does the descriptor tell of
+ * what comes.
  *
  * Requires:
  * `server` is null or a server; `request` points to a place for one.
  */
-uint16_t thalweg_server_next(struct thalweg_server *server, struct thalweg_request *request);
+uint16_t thalweg_server_next(struct thalweg_server *server,
+                             struct thalweg_request *request);
 
 /**
  * Answers requests one after the other, on this thread, until the server is stopped: `handle` is lent a

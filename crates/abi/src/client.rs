@@ -233,7 +233,8 @@ pub unsafe extern "C" fn thalweg_client_grant(client: *mut ThalwegClient, call: 
     code(|| unsafe { with(client, |client| client.grant(CallId::from_number(call), items)) })
 }
 
-/// Writes what is queued, as far as it can be now. A connection that ended shows in what comes of the calls.
+/// Writes what is queued, as far as it can be now, and has the descriptor tell again of what came and was not
+/// taken. A connection that ended shows in what comes of the calls.
 ///
 /// # Safety
 /// `client` is null or a client.
@@ -270,7 +271,7 @@ pub unsafe extern "C" fn thalweg_client_turn(
 }
 
 /// As `thalweg_client_turn`, for a caller that takes what comes of one call by `thalweg_client_take`: what
-/// came of others, and was not taken, does not keep it from waiting. THALWEG_OVERLOADED as of
+/// came of others, and was not taken, does not keep it from waiting. THALWEG_OVERRUN as of
 /// `thalweg_client_wait`.
 ///
 /// # Safety
@@ -306,7 +307,7 @@ unsafe fn turn(
 }
 
 /// What came next, of whatever call, in order of arrival; of the kind THALWEG_EVENT_KIND_NOTHING until
-/// another turn.
+/// another turn. A foreign loop asks until then: the descriptor says nothing of what was left.
 ///
 /// # Safety
 /// `client` is null or a client; `event` points to a place for one.

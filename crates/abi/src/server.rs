@@ -222,7 +222,9 @@ pub unsafe extern "C" fn thalweg_server_is_stopped(server: *const ThalwegServer)
     value(true, || unsafe { !runs(server) && looked_at(server).is_none_or(|of| of.server.is_stopped()) })
 }
 
-/// The next request that came; one whose reply is null when there is none until another turn.
+/// The next request that came; one whose reply is null when there is none until another turn. A foreign loop
+/// asks until then, whatever became of a request: only then do answers leave, and does the descriptor tell of
+/// what comes.
 ///
 /// # Safety
 /// `server` is null or a server; `request` points to a place for one.

@@ -215,14 +215,15 @@ impl Client {
         self.session.grant(call, items);
     }
 
-    /// Writes what is queued, as far as it can be now.
+    /// Writes what is queued, as far as it can be now. A foreign loop is told again of what came and was not
+    /// taken.
     ///
     /// # Errors
     /// Only those that the calls report too: they fail with a connection that ended.
     pub fn flush(&mut self) -> Result<(), Error> {
         self.write_out();
-        // What a connection that ended leaves behind stands where no socket tells a foreign loop of it.
-        if matches!(self.line, Line::Down(_)) { self.leave_watched() } else { Ok(()) }
+        // What was read, or a connection that ended left behind, stands where no socket tells of it.
+        if self.session.is_ready() { self.leave_watched() } else { Ok(()) }
     }
 
     /// Writes what is queued, waits as it may for something to come, and reads it: then [`Client::next`] has
@@ -244,10 +245,7 @@ impl Client {
     /// # Errors
     /// As of [`Client::turn`]; [`Fault::Overrun`] as of [`Client::wait_event`].
     pub fn turn_for(&mut self, call: CallId, wait: Wait) -> Result<usize, Error> {
-        let is_ready = self.session.is_ready_for(call);
-        if !is_ready {
-            self.refuse_more_items()?;
-        }
+        let is_ready = self.is_ready_for(call)?;
         self.turn_unless(is_ready, wait)
     }
 
@@ -261,9 +259,9 @@ impl Client {
     /// sleeps, such as signals; the turn that waits then sleeps at once. How much happened.
     ///
     /// # Errors
-    /// As of [`Client::turn`].
+    /// As of [`Client::turn`], or of [`Client::turn_for`].
     pub fn listen(&mut self, of: Option<CallId>) -> Result<usize, Error> {
-        let is_ready = of.map_or(self.session.is_ready(), |call| self.session.is_ready_for(call));
+        let is_ready = of.map_or(Ok(self.session.is_ready()), |call| self.is_ready_for(call))?;
         let moved = if is_ready { Ok(self.look_beside()) } else { self.advance_looking() };
         self.leave_watched()?;
         moved
@@ -366,6 +364,15 @@ impl Client {
         };
         self.leave_watched()?;
         Ok(self.event(found))
+    }
+
+    /// Whether something came of one call. If not, who turns for it waits: that keeps what comes before.
+    fn is_ready_for(&self, call: CallId) -> Result<bool, Error> {
+        let is_ready = self.session.is_ready_for(call);
+        if !is_ready {
+            self.refuse_more_items()?;
+        }
+        Ok(is_ready)
     }
 
     /// A wait for one call keeps what comes before it, and of plain streams no more than a bound.

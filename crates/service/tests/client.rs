@@ -109,6 +109,34 @@ fn a_turn_reads_on_while_what_came_of_another_call_is_not_taken() {
     }
 }
 
+#[test]
+fn a_flush_tells_a_foreign_loop_again_of_what_was_not_taken() {
+    for way in WAYS {
+        let (endpoint, _peer) = serve(way, |peer| {
+            let (first, second) = (peer.request(), peer.request());
+            peer.end(&first.header, b"first");
+            peer.end(&second.header, b"second");
+            peer.request();
+        });
+        let mut client = Client::connect(&endpoint, options(way)).unwrap();
+        let is_told = |client: &mut Client, wait_ms| {
+            thalweg_sys::epoll::wait_readable(client.descriptor().unwrap(), wait_ms).unwrap()
+        };
+        client.descriptor().unwrap();
+        let calls = [call(&mut client, b"first"), call(&mut client, b"second")];
+        client.turn(Wait::Poll).unwrap();
+        // The second is taken, by name, and the first left.
+        while client.take(calls[1]).is_none() {
+            assert!(is_told(&mut client, 60_000), "{way:?}");
+            client.turn(Wait::Poll).unwrap();
+        }
+        client.turn(Wait::Poll).unwrap();
+        client.flush().unwrap();
+        assert!(is_told(&mut client, 60_000), "{way:?}");
+        assert_eq!(client.take(calls[0]).unwrap().frame, b"first");
+    }
+}
+
 /// A plain client with a stream of a thousand items, 64 MiB in all, and a call behind it.
 fn behind_a_long_stream() -> (Serving, Client, CallId, CallId) {
     let (endpoint, peer) = serve(Way::Plain, |peer| {
@@ -148,6 +176,8 @@ fn turns_for_a_call_behind_a_plain_stream_keep_a_bounded_part_of_it() {
         }
     };
     assert_eq!(error.fault, Fault::Overrun, "{error}");
+    // The half of a turn that only looks reads no more either.
+    assert_eq!(client.listen(Some(second)).unwrap_err().fault, Fault::Overrun);
     client.forget(stream);
     while client.take(second).is_none() {
         client.turn_for(second, Wait::Block).unwrap();

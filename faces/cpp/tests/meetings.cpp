@@ -35,6 +35,20 @@ void destroyed_in_a_callback() {
     echo::EchoAsyncClient others(*client);
     others.bytes(one_byte).then([&](auto&) { client.reset(); });
     holds(fault_of([&] { client->wait(others.bytes(one_byte)); }) == Fault::closed);
+
+    // What it throws beside comes out of the turn, which tells nobody more.
+    client = std::make_unique<thalweg::Client>(path, client_options());
+    echo::EchoAsyncClient last(*client);
+    last.bytes(one_byte).then([&](auto&) {
+        client.reset();
+        throw std::runtime_error("after the end");
+    });
+    try {
+        while (client) client->turn(Wait::block());
+        holds(false);
+    } catch (const std::runtime_error& error) {
+        holds(error.what() == std::string("after the end"));
+    }
 }
 
 /// A call that waits takes the place of a stream that is waited for: the stream is left, and says so.

@@ -188,6 +188,34 @@ void told_of_the_end() {
     holds(heard == 1);
 }
 
+/// Of two that are told in one turn the first throws: the other is told all the same, before that comes out.
+void listeners_that_throw() {
+    const int nobody = socket(AF_INET, SOCK_STREAM, 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof(address);
+    // Bound, and not listened on: connections are refused at once.
+    holds(bind(nobody, reinterpret_cast<const sockaddr*>(&address), size) == 0);
+    holds(getsockname(nobody, reinterpret_cast<sockaddr*>(&address), &size) == 0);
+    thalweg::RpcClient client("http://127.0.0.1:" + std::to_string(ntohs(address.sin_port)) + "/rpc/nobody");
+    int heard = 0;
+    int thrown = 0;
+    for (int n = 0; n < 2; n++) {
+        client.begin({{"Any", ""}}, [&](auto, const thalweg::Error* why) {
+            heard++;
+            throw *why;
+        });
+    }
+    pollfd ready{.fd = client.descriptor(), .events = POLLIN, .revents = 0};
+    for (int turns = 0; heard < 2; turns++) {
+        holds(turns == 0 || poll(&ready, 1, 60'000) == 1);
+        thrown += fault_of([&] { client.turn(Wait::poll()); }) == Fault::no_server ? 1 : 0;
+    }
+    holds(thrown == 1);
+    close(nobody);
+}
+
 std::string right(const std::string& id) { return R"({"jsonrpc":"2.0","result":"right","id":)" + id + "}"; }
 
 /// An answer with another id is not taken, and its connection closed.
@@ -262,6 +290,7 @@ void remote() {
     of_a_schema();
     by_turns();
     told_of_the_end();
+    listeners_that_throw();
     other_ids();
     repeated();
     in_time();

@@ -1,11 +1,13 @@
 """Calling services and waiting, and connecting to what is not there."""
 
 import asyncio
+import contextlib
 import os
 import resource
 import select
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -31,6 +33,7 @@ from service_support import (
     waiting,
 )
 from support import status_of_child
+from thalweg._native import BACKLOG_BYTES
 from thalweg.service import (
     BadAnswer,
     BadArgument,
@@ -43,6 +46,7 @@ from thalweg.service import (
     Disconnected,
     NoServer,
     NoSharedMemory,
+    Overrun,
     PermissionDenied,
     Refused,
     SchemaMismatch,
@@ -419,6 +423,101 @@ class Connecting(Place, unittest.IsolatedAsyncioTestCase):
 
         with Peer(self.endpoint(), half), SyncClient(self.endpoint()) as client, self.assertRaises(Disconnected):
             client.call(FIELDS_FRAME)
+
+
+class BehindStreams(Place):
+    """A plain connection, on which answers come in the order of the calls: a wait meets what comes before."""
+
+    ITEM = b"\x92\xadEchoCountItem\xc5\xff\xf0" + bytes(65_520)
+    END = types.encode_response(types.EchoCountResponse(count=1))
+    ANSWER = types.encode_response(types.EchoPutResponse(version=1))
+    # Twice as much as a wait keeps of others.
+    MANY = 2 * BACKLOG_BYTES // len(ITEM)
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.listener = socket.socket(socket.AF_UNIX)
+        self.listener.settimeout(60)
+        self.listener.bind(self.endpoint())
+        self.listener.listen()
+        serving = threading.Thread(target=self.serve)
+        serving.start()
+        self.addCleanup(self.listener.close)
+        self.addCleanup(serving.join)
+        self.transport = self.enterContext(SyncClient(self.endpoint(), plain=True))
+        # Sent before anything is read, so that all answers come in this order.
+        self.first = self.transport.stream(b"stream")
+        self.second = self.transport.stream(b"stream")
+
+    def serve(self):
+        """Answers `stream` with many items and an end, and anything else at once."""
+        connection = self.listener.accept()[0]
+
+        def frame(payload):
+            return struct.pack("<I", len(payload)) + payload
+
+        stream = frame(self.ITEM) * self.MANY + frame(self.END)
+        # A test that fails leaves in the middle.
+        with connection, connection.makefile("rb") as asked, contextlib.suppress(ConnectionError):
+            while length := asked.read(4):
+                request = asked.read(*struct.unpack("<I", length))
+                connection.sendall(stream if request == b"stream" else frame(self.ANSWER))
+
+    def items(self, stream):
+        *items, end = stream
+        self.assertEqual((set(items), end), ({self.ITEM}, self.END))
+        return len(items)
+
+    def test_a_stream_goes_on_once_those_before_it_were_read(self):
+        with self.assertRaises(Overrun):
+            next(self.second)
+        self.assertEqual(self.transport.in_flight, 2)
+        self.assertEqual(self.items(self.first), self.MANY)
+        self.assertEqual(self.items(self.second), self.MANY)
+        self.assertEqual(self.transport.call(b"call"), self.ANSWER)
+        self.assertEqual(self.transport.in_flight, 0)
+
+    def test_a_stream_that_did_not_get_its_turn_can_be_left(self):
+        with self.assertRaises(Overrun):
+            next(self.second)
+        self.second.close()
+        self.assertEqual(list(self.second), [])
+        self.assertEqual(self.items(self.first), self.MANY)
+        self.assertEqual(self.transport.call(b"call"), self.ANSWER)
+        self.assertEqual(self.transport.in_flight, 0)
+
+    def test_a_generated_stream_that_did_not_get_its_turn_is_left(self):
+        class Second:
+            def stream(_, request, **options):
+                return self.transport.stream(b"stream", **options)
+
+        values = echo_client.EchoSyncClient(Second()).count(ENDLESS)
+        with self.assertRaises(Overrun):
+            next(values)
+        self.assertEqual(list(values), [])
+        self.assertEqual(self.transport.in_flight, 2)
+        self.assertEqual(self.items(self.first), self.MANY)
+        self.assertEqual(self.items(self.second), self.MANY)
+        self.assertEqual(self.transport.call(b"call"), self.ANSWER)
+
+    def test_what_was_sent_is_received_once_the_streams_were_read(self):
+        sent = self.transport.send(b"sent")
+        for stream in (self.first, self.second):
+            with self.assertRaises(Overrun):
+                self.transport.receive(sent)
+            self.assertEqual(self.items(stream), self.MANY)
+        self.assertEqual(self.transport.receive(sent), self.ANSWER)
+        self.assertEqual(self.transport.in_flight, 0)
+
+    def test_a_call_is_made_again_once_the_streams_were_read(self):
+        for stream in (self.first, self.second):
+            with self.assertRaises(Overrun):
+                self.transport.call(b"call")
+            # Nobody waits for what nobody has the name of.
+            self.assertEqual(self.transport.in_flight, 2 if stream is self.first else 1)
+            self.assertEqual(self.items(stream), self.MANY)
+        self.assertEqual(self.transport.call(b"call"), self.ANSWER)
+        self.assertEqual(self.transport.in_flight, 0)
 
 
 class Package(unittest.TestCase):

@@ -217,7 +217,7 @@ pub const Client = struct {
     }
 
     /// For a foreign loop: readable whenever a turn that polls has something to do. One such turn comes first, and one
-    /// after each round of calls.
+    /// after each round of calls. What was read and not taken it does not tell of, until a `flush`.
     pub fn descriptor(self: *Client) Error!c_int {
         var number: c_int = -1;
         try check(c.thalweg_client_descriptor(self.handle, &number));

@@ -186,7 +186,8 @@ pub const Server = struct {
         return happened;
     }
 
-    /// The next request that came, until there is none.
+    /// The next request that came, until there is none. A foreign loop asks until then, whatever became of a request: only
+    /// then do answers leave, and does the descriptor tell of what comes.
     pub fn next(self: *Server) Error!?Incoming {
         var request: c.Request = undefined;
         try check(c.thalweg_server_next(self.handle, &request));

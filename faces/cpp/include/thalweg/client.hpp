@@ -74,7 +74,7 @@ public:
             // Lent until the next one is received.
             received_ = std::move(kept_.front());
             kept_.pop_front();
-            kept_bytes_ -= received_->bytes.size();
+            kept_bytes_ -= received_->item_bytes();
             event = received_->event();
         }
         if (event.kind == THALWEG_EVENT_KIND_ITEM) {
@@ -92,7 +92,7 @@ public:
         if (call == 0 || call != waited_.call) return;
         forget_waited();
         if (client_ == nullptr) return;
-        // A connection that cannot be written to shows in the next call.
+        // A connection that cannot be written to shows in the next call. What lay behind the stream, the descriptor tells of.
         static_cast<void>(thalweg_client_forget(client_, call));
         static_cast<void>(thalweg_client_flush(client_));
     }
@@ -127,8 +127,8 @@ public:
     void flush() { check(thalweg_client_flush(client_)); }
 
     /// Writes, waits, reads, and tells those who wait what came, by callback or by going on with a coroutine. Says of how
-    /// many things. What a callback throws comes out of here; the others are told in the next turn. A callback may destroy
-    /// this client. A plain stream that is waited for meanwhile is kept up to a bound, then this throws Fault::overrun.
+    /// many things. What a callback throws first comes out of here, once the others were told. A callback may destroy this
+    /// client. A plain stream that is waited for meanwhile is kept up to a bound, then this throws Fault::overrun.
     std::size_t turn(Wait wait) {
         std::size_t told = tell();
         if (told > 0) return told;
@@ -174,6 +174,8 @@ private:
             event.detail = detail.c_str();
             return event;
         }
+        /// What ends a stream does not count: nothing more is kept of it.
+        [[nodiscard]] std::size_t item_bytes() const { return said.kind == THALWEG_EVENT_KIND_ITEM ? bytes.size() : 0; }
 
         thalweg_event said;
         Frame bytes;
@@ -233,13 +235,23 @@ private:
     std::size_t tell() {
         // Who is told may destroy this client.
         const auto alive = alive_;
+        // All are told, whichever throws: the descriptor says nothing of what was read and is left here.
+        Thrown thrown;
         std::size_t told = 0;
-        for (thalweg_event event{}; *alive; told++) {
-            keep_no_more();
-            check(thalweg_client_next(client_, &event));
-            if (event.kind == THALWEG_EVENT_KIND_NOTHING) break;
-            tell(event);
+        for (bool comes = true; comes && *alive;) {
+            thrown.keep([&] {
+                // What throws before there is somebody to tell is the end.
+                comes = false;
+                keep_no_more();
+                thalweg_event event{};
+                check(thalweg_client_next(client_, &event));
+                if (event.kind == THALWEG_EVENT_KIND_NOTHING) return;
+                comes = true;
+                told++;
+                tell(event);
+            });
         }
+        thrown.rethrow();
         return told;
     }
 
@@ -255,8 +267,7 @@ private:
     void tell(const thalweg_event& event) {
         // Of the call that somebody waits for, who makes others between its items.
         if (event.call == waited_.call) {
-            kept_.emplace_back(event);
-            kept_bytes_ += event.length;
+            kept_bytes_ += kept_.emplace_back(event).item_bytes();
             return;
         }
         const auto found = listeners_.find(event.call);

@@ -9,8 +9,10 @@
 #include <thalweg.h>
 
 #include <chrono>
+#include <exception>
 #include <limits>
 #include <optional>
+#include <utility>
 
 namespace thalweg::inline THALWEG_RUNTIME_NAMESPACE {
 
@@ -18,6 +20,27 @@ namespace thalweg::inline THALWEG_RUNTIME_NAMESPACE {
 inline void check(std::uint16_t code) {
     if (code != THALWEG_OK) throw Error(Fault(code), thalweg_error_detail());
 }
+
+/// What was thrown first, by one of many who are called in turn: it comes out once all were.
+class Thrown {
+public:
+    /// Whether nothing was thrown this time.
+    template <class F> bool keep(F&& act) {
+        try {
+            std::forward<F>(act)();
+            return true;
+        } catch (...) {
+            if (!first_) first_ = std::current_exception();
+            return false;
+        }
+    }
+    void rethrow() const {
+        if (first_) std::rethrow_exception(first_);
+    }
+
+private:
+    std::exception_ptr first_;
+};
 
 /// How long a turn may wait: not at all, so long, or as long as it takes.
 class Wait {

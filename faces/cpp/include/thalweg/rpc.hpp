@@ -120,24 +120,19 @@ public:
         if (client_ != nullptr) check(thalweg_rpc_cancel(client_, call));
     }
 
-    /// Writes, waits, reads, and tells listeners what came; of how many calls. What a listener throws comes out of here; the
-    /// others are told in the next turn. A listener may destroy this client.
+    /// Writes, waits, reads, and tells listeners what came; of how many calls. What a listener throws first comes out of here,
+    /// once the others were told. A listener may destroy this client.
     std::size_t turn(Wait wait) {
         check(thalweg_rpc_turn(handle(), wait.ms(), nullptr));
         const auto alive = alive_;
+        Thrown thrown;
         std::size_t told = 0;
         for (thalweg_rpc_done done{}; *alive; told++) {
             check(thalweg_rpc_next(handle(), &done));
             if (done.call == 0) break;
-            const auto found = listeners_.extract(done.call);
-            if (found.empty()) continue;
-            if (done.fault == 0) {
-                found.mapped()(answers(done), nullptr);
-            } else {
-                const Error error(Fault(done.fault), done.detail);
-                found.mapped()({}, &error);
-            }
+            thrown.keep([&] { tell(done); });
         }
+        thrown.rethrow();
         return told;
     }
 
@@ -167,6 +162,14 @@ private:
         std::uint64_t number = 0;
         check(thalweg_rpc_begin(handle(), list.data(), list.size(), &ask, &number));
         return number;
+    }
+
+    void tell(const thalweg_rpc_done& done) {
+        const auto found = listeners_.extract(done.call);
+        if (found.empty()) return;
+        if (done.fault == 0) return found.mapped()(answers(done), nullptr);
+        const Error error(Fault(done.fault), done.detail);
+        found.mapped()({}, &error);
     }
 
     std::vector<RpcAnswer> wait(std::uint64_t call) {

@@ -75,7 +75,7 @@ public:
             self.guard([&] { self.answer(FrameView(request, length), out); });
         };
         check(thalweg_server_run(server_.get(), answer, &call));
-        call.rethrow();
+        call.thrown.rethrow();
     }
 
     /// Hands requests out as they come, until the server is stopped: `handle(Incoming)`, whose reply may be answered now or
@@ -88,12 +88,13 @@ public:
             self.guard([&] { self.call(taken(*request)); });
         };
         check(thalweg_server_run_reactor(server_.get(), take, &call));
-        call.rethrow();
+        call.thrown.rethrow();
     }
 
     /// Reads, writes, waits; then hands what came to `handle(Incoming)`. Says how many requests that were. What it throws
-    /// comes out of here; the others are handed out by the next turn, which waits for nothing more.
+    /// first comes out of here, once the others were handed out.
     template <class F> std::size_t turn(Wait wait, F&& handle) {
+        // Of a turn that a handler takes: what came with its own request.
         const std::size_t left = hand_out(handle);
         check(thalweg_server_turn(server_.get(), (left > 0 ? Wait::poll() : wait).ms(), nullptr));
         return left + hand_out(handle);
@@ -149,18 +150,10 @@ private:
     template <class F> struct Caught {
         std::remove_reference_t<F>& call;
         Stopper stopper;
-        std::exception_ptr thrown;
+        Thrown thrown;
 
         template <class G> void guard(G&& act) noexcept {
-            try {
-                act();
-            } catch (...) {
-                if (!thrown) thrown = std::current_exception();
-                stopper.stop();
-            }
-        }
-        void rethrow() const {
-            if (thrown) std::rethrow_exception(thrown);
+            if (!thrown.keep(act)) stopper.stop();
         }
     };
 
@@ -195,12 +188,17 @@ private:
     };
 
     template <class F> std::size_t hand_out(F& handle) {
-        for (std::size_t count = 0;; count++) {
+        // To the end, whatever is thrown: only then do answers leave, and does the descriptor tell of what comes.
+        Thrown thrown;
+        std::size_t count = 0;
+        for (;; count++) {
             thalweg_request request{};
             check(thalweg_server_next(server_.get(), &request));
-            if (request.reply == nullptr) return count;
-            handle(taken(request));
+            if (request.reply == nullptr) break;
+            thrown.keep([&] { handle(taken(request)); });
         }
+        thrown.rethrow();
+        return count;
     }
 
     static Incoming taken(const thalweg_request& request) {

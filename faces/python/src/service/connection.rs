@@ -282,6 +282,11 @@ impl Connection {
         Self::answer(py, self.await_event(py, CallId::from_number(call))?)
     }
 
+    /// Whether anything will come, or has come and was not taken, of a call: one whose wait failed may go on.
+    fn knows(&self, py: Python<'_>, call: u64) -> bool {
+        self.say(py, |client| client.knows(CallId::from_number(call)))
+    }
+
     /// The descriptor for an event loop: readable when a turn has something to do.
     fn fileno(&self, py: Python<'_>) -> PyResult<i32> {
         self.with(py, |client| client.descriptor().map(|descriptor| descriptor.as_raw_fd()).raise(py))

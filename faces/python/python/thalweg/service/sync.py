@@ -14,6 +14,9 @@ class SyncClient(Scope):
 
     Any number of calls may be under way: `send` them, then `receive` each. A wait in shared memory looks for the answer for
     some microseconds before it sleeps. For one thread at a time.
+
+    On a `plain` connection answers come in the order of the calls, and streams know no credit. A wait keeps what comes before
+    it, of streams 4 MiB at most. Then it raises `Overrun`: read those streams, or close them, and wait again.
     """
 
     def __init__(self, endpoint: str | os.PathLike[str], **options: Unpack[ClientOptions]) -> None:
@@ -26,7 +29,11 @@ class SyncClient(Scope):
         self._connection.await_connected()
 
     def call(self, request: bytes, *, deadline: float | None = None) -> bytes:
-        """Sends a request and returns the frame that answers it, within so many seconds."""
+        """Sends a request and returns the frame that answers it, within so many seconds.
+
+        Whatever it raises, nothing more is heard of the call, which may have been carried out. Who wants to wait again after
+        `Overrun` uses `send` and `receive`.
+        """
         return self._connection.ask(request, deadline)
 
     def stream(self, request: bytes, *, deadline: float | None = None, credit: int | None = None) -> "SyncStream":
@@ -47,7 +54,10 @@ class SyncClient(Scope):
         self._connection.flush()
 
     def receive(self, call: int) -> bytes:
-        """Waits for the answer of a call that was sent. What comes of others meanwhile is kept for them."""
+        """Waits for the answer of a call that was sent. What comes of others meanwhile is kept for them.
+
+        `Overrun` of a plain connection ends the wait alone, and not the call.
+        """
         return self._connection.wait(call)[1]
 
     def cancel(self, call: int) -> None:
@@ -75,7 +85,11 @@ class SyncClient(Scope):
 
 
 class SyncStream:
-    """The frames of a call that a stream answers, for `for`."""
+    """The frames of a call that a stream answers, for `for`. After `Overrun` it goes on where it was.
+
+    One that is over has no call in flight: nobody would take what comes of it, and on a plain connection all others wait
+    behind that.
+    """
 
     __slots__ = ("_connection", "_call", "_window", "_taken", "_over")
 
@@ -96,7 +110,8 @@ class SyncStream:
         try:
             self._over, frame = self._connection.wait(self._call)
         except ServiceError:
-            self._over = True
+            # It may be the wait alone that failed.
+            self._over = not self._connection.knows(self._call)
             raise
         if not self._over:
             self._take()
