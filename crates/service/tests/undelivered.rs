@@ -96,7 +96,8 @@ fn who_has_not_read_when_a_drain_ends_is_told_of() {
         send(&mut deaf, b"long");
         // It was answered by the time that somebody else was twice.
         let mut witness = Client::connect(&endpoint, ClientOptions::default()).unwrap();
-        (name(&mut witness), name(&mut witness));
+        name(&mut witness);
+        name(&mut witness);
         drop(witness);
         stopper.stop();
         running.join().unwrap().unwrap();

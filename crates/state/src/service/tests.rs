@@ -719,15 +719,20 @@ fn what_a_client_does_not_read_is_not_made() {
             client.flush().unwrap();
             (client, calls)
         };
-        // Those that wait, once no more are answered.
+        // Those that wait, once no more have been answered for a while.
         let waiting = || {
-            let mut last = (service.waiting_bytes(), 0);
-            while last.1 < 20 || last.0 == 0 {
-                std::thread::sleep(Duration::from_millis(10));
-                let bytes = service.waiting_bytes();
-                last = (bytes, if bytes == last.0 { last.1 + 1 } else { 0 });
+            let until = std::time::Instant::now() + Duration::from_secs(60);
+            while service.waiting_bytes() == 0 && std::time::Instant::now() < until {
+                std::thread::sleep(Duration::from_millis(1));
             }
-            last.0 / super::asked::frame_bytes(&frame)
+            let (mut bytes, mut steady) = (0, 0);
+            while steady < 30 {
+                std::thread::sleep(Duration::from_millis(10));
+                let now = service.waiting_bytes();
+                steady = if now == bytes { steady + 1 } else { 0 };
+                bytes = now;
+            }
+            bytes / super::asked::frame_bytes(&frame)
         };
         let (mut client, calls) = ask();
         let left = waiting();
