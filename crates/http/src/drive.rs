@@ -20,6 +20,7 @@ impl<S: Service> Http<S> {
     where
         W: FnOnce(&mut Self, &mut At<'_, S>) -> Result<(), Gone>,
     {
+        debug_assert!(self.segments.is_empty(), "another connection's bytes would be sent here");
         self.settle_batch(core, key);
         let Some(entry) = core.entry(key) else { return };
         if entry.role == Role::Lingering {
@@ -28,11 +29,18 @@ impl<S: Service> Http<S> {
         }
         let mut active = entry.active.take().or_else(|| self.spare.pop()).unwrap_or_default();
         let at = &mut At { core, key, active: &mut active };
+        self.batch.served += 1;
         let outcome = work(self, at).and_then(|()| self.settle(at));
-        if outcome.is_err() && self.leave_batch(at.core, key) {
-            // Whatever ends it, what was said before is sent before.
-            let _ = self.send_staged(at);
+        if outcome.is_err() {
+            if self.leave_batch(at.core, key) {
+                // Whatever ends it, what was said before is sent before.
+                let _ = self.send_staged(at);
+            }
+            // Nobody else is to be sent what it was not.
+            self.unstage();
         }
+        self.batch.served -= 1;
+        debug_assert!(self.segments.is_empty(), "what was staged here would be sent to another connection");
         match outcome {
             Ok(true) => self.keep_spare(core, active),
             Ok(false) => {

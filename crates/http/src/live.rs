@@ -115,6 +115,8 @@ impl<S: Service> Http<S> {
     pub(crate) fn pump(&mut self, at: &mut At<'_, S>) -> Result<Pumped, Gone> {
         for _ in 0..ROUNDS_MAX {
             if at.active.warming || at.active.put_off {
+                // The head of what just began may leave.
+                self.send_staged(at)?;
                 return Ok(Pumped::Parked);
             }
             let (topic_id, live) = position(at.core, at.key).ok_or(Gone::Close)?;

@@ -10,8 +10,10 @@
 //! Invariants: nothing is collected but between [`SendBatch::begin`] and [`Http::end_batch`], or between
 //! [`SendBatch::begin_turn`] and [`Http::end_turn_batch`], and nothing is left behind those; a connection is
 //! in the batch once, its entry says so (`Flags::JOINED`), and while it is being served only at the end of
-//! it; it is not ended while it is in it. *Checked by* `tests/send_batch.rs` and the tests of live reads,
-//! which run with it.
+//! it; it is not ended while it is in it. While a connection is being served the batch is not sent: what the
+//! connection's socket did not take would find its active part out of its entry. Nor does one join that is
+//! served meanwhile, to make room for the first. *Checked by* the tests below, `tests/send_batch.rs` and the
+//! tests of live reads, which run with it.
 
 use crate::at::At;
 use crate::connection::Flags;
@@ -76,6 +78,8 @@ pub(crate) struct SendBatch {
     turn: bool,
     /// And until those have been served who are being served one after the other.
     round: bool,
+    /// Connections that are being served: one, and those that are served meanwhile.
+    pub(crate) served: u8,
     deliveries: Vec<(Key, Delivery)>,
     copied: Vec<u8>,
 }
@@ -84,7 +88,7 @@ impl SendBatch {
     /// None at all, unless they are wanted.
     pub(crate) fn new(wanted: bool) -> SendBatch {
         let ring = if wanted { Ring::Untried } else { Ring::Absent };
-        SendBatch { ring, turn: false, round: false, deliveries: Vec::new(), copied: Vec::new() }
+        SendBatch { ring, turn: false, round: false, served: 0, deliveries: Vec::new(), copied: Vec::new() }
     }
 
     /// A turn begins in which `connections` are ready. It ends with [`Http::end_turn_batch`].
@@ -153,6 +157,7 @@ impl<S: Service> Http<S> {
         // One that is about to end would do so before the batch goes.
         let stays = !(at.active.closing || at.active.ended || self.draining);
         (self.batch.turn || self.batch.round)
+            && self.batch.served == 1
             && stays
             && at.active.output.is_empty()
             && bytes <= JOINS_BYTES_MAX
@@ -183,11 +188,32 @@ impl<S: Service> Http<S> {
         true
     }
 
-    /// Before a connection is served, or ended: what waits for it goes, and all else with it.
+    /// Before a connection is served, or ended: what waits for it goes, and all else with it, unless another
+    /// is being served.
     pub(crate) fn settle_batch(&mut self, core: &mut HttpCore<S>, key: Key) {
-        if self.batch.is_full() || core.entry(key).is_some_and(|entry| entry.flags.has(Flags::JOINED)) {
-            self.send_batch(core);
+        let joined = core.entry(key).is_some_and(|entry| entry.flags.has(Flags::JOINED));
+        if self.batch.served == 0 {
+            if joined || self.batch.is_full() {
+                self.send_batch(core);
+            }
+        } else if joined {
+            self.send_alone(core, key);
         }
+    }
+
+    /// Sends what waits for one connection, and leaves the others' where it is.
+    fn send_alone(&mut self, core: &mut HttpCore<S>, key: Key) {
+        let Some(place) = self.batch.deliveries.iter().position(|(joined, _)| *joined == key) else { return };
+        // What was copied for it stays, unused, until the batch goes.
+        let (_, delivery) = self.batch.deliveries.remove(place);
+        if let Some(entry) = core.entry(key) {
+            entry.flags.set(Flags::JOINED, false);
+        }
+        let bytes = delivery.rest(&self.batch.copied, 0);
+        self.with_active(core, key, |http, at| {
+            http.segments.push(Segment::Piece(bytes.into()));
+            http.send_staged(at)
+        });
     }
 
     /// Those who were served one after the other have been: sends what was collected.
@@ -207,6 +233,7 @@ impl<S: Service> Http<S> {
         if self.batch.is_empty() {
             return;
         }
+        debug_assert_eq!(self.batch.served, 0, "somebody's active part is out of its entry");
         let (mut deliveries, mut copied) =
             (std::mem::take(&mut self.batch.deliveries), std::mem::take(&mut self.batch.copied));
         // Who is gone meanwhile has nothing to take.
@@ -250,5 +277,135 @@ impl<S: Service> Http<S> {
             http.await_peer(at);
             Ok(())
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+    use crate::connection::{Connection, Role};
+    use crate::reactor::insert;
+    use std::convert::Infallible;
+    use std::os::fd::{AsFd, OwnedFd};
+    use thalweg_reactor::{Interest, Reactor};
+    use thalweg_sys::socket;
+    use thalweg_wire::exchange::{Advance, Announced, Answer, Live, Now, Refusal, Request, Response};
+
+    /// A service that nobody asks for anything.
+    struct Silent;
+
+    impl Service for Silent {
+        type Topic = Infallible;
+
+        fn call(&mut self, _request: &Request<'_>, _now: Now) -> Answer<Infallible> {
+            Answer::Respond(Response::default())
+        }
+
+        fn failed(&mut self, _now: Now) -> Response {
+            Response::default()
+        }
+
+        fn watch(&mut self, topic: &Infallible) {
+            match *topic {}
+        }
+
+        fn unwatch(&mut self, topic: &Infallible) {
+            match *topic {}
+        }
+
+        fn acknowledge(&mut self, topic: &Infallible) {
+            match *topic {}
+        }
+
+        fn advance(&mut self, topic: &Infallible, _live: &Live, _now: Now) -> Advance {
+            match *topic {}
+        }
+
+        fn deadline(&mut self, topic: &Infallible, _live: &Live, _now: Now) -> Response {
+            match *topic {}
+        }
+
+        fn refuse(&mut self, _refusal: &Refusal, _announced: Announced<'_>, _now: Now) -> Response {
+            Response::default()
+        }
+    }
+
+    fn reactor() -> Reactor<Http<Silent>> {
+        let config = thalweg_reactor::Config::default();
+        Reactor::new(config, |core| Http::new(core, Silent, Config::default(), Vec::new())).unwrap()
+    }
+
+    /// A connection, and its peer's end.
+    fn connect(core: &mut HttpCore<Silent>, http: &mut Http<Silent>) -> (Key, OwnedFd) {
+        let (ours, theirs) = socket::pair().unwrap();
+        assert!(http.places.take());
+        http.connections += 1;
+        http.meters.open();
+        (insert(core, ours, Connection::new(Role::Request), Interest::READ).unwrap(), theirs)
+    }
+
+    /// Sends until the socket takes no more.
+    fn fill(core: &mut HttpCore<Silent>, key: Key) {
+        let ours = core.descriptor(key).unwrap();
+        while socket::send(ours, &[0; 4_096]).unwrap().is_some() {}
+    }
+
+    /// What a peer was sent.
+    fn received(theirs: &OwnedFd) -> String {
+        let mut bytes = Vec::with_capacity(1 << 20);
+        while socket::receive(theirs.as_fd(), &mut bytes, 1 << 16).unwrap().is_some() {
+            bytes.reserve(1 << 16);
+        }
+        String::from_utf8(bytes).unwrap()
+    }
+
+    fn say(http: &mut Http<Silent>, at: &mut At<'_, Silent>, text: &str) -> Result<(), Gone> {
+        http.stage_bytes(text.as_bytes());
+        http.send_staged(at)
+    }
+
+    /// Serves one whose socket is full, which says something before and after another is served meanwhile;
+    /// what each was sent.
+    fn serve_inside(core: &mut HttpCore<Silent>, http: &mut Http<Silent>, other: Key) -> String {
+        let (key, peer) = connect(core, http);
+        fill(core, key);
+        http.with_active(core, key, |http, at| {
+            // It has to be kept: more of a request is to come.
+            at.active.partial = true;
+            say(http, at, "first, ")?;
+            http.with_active(at.core, other, |http, at| say(http, at, "inside"));
+            say(http, at, "second")
+        });
+        http.end_turn_batch(core);
+        received(&peer);
+        http.with_active(core, key, Http::resume_output);
+        received(&peer)
+    }
+
+    #[test]
+    fn a_batch_that_is_full_waits_until_nobody_in_it_is_being_served() {
+        let mut reactor = reactor();
+        let (core, http) = reactor.parts();
+        let ((gone, _), (other, peer)) = (connect(core, http), connect(core, http));
+        http.remove(core, gone);
+        http.batch.turn = true;
+        for _ in 1..TOGETHER_MAX {
+            http.join(core, gone, Delivery::Shared(Bytes::from_static(b"nobody")));
+        }
+        assert_eq!(serve_inside(core, http, other), "first, second");
+        assert_eq!(received(&peer), "inside");
+    }
+
+    #[test]
+    fn what_waits_for_one_who_is_served_while_another_is_goes_by_itself() {
+        let mut reactor = reactor();
+        let (core, http) = reactor.parts();
+        let (other, peer) = connect(core, http);
+        http.batch.turn = true;
+        http.with_active(core, other, |http, at| say(http, at, "before, "));
+        assert!(!http.batch.is_empty());
+        assert_eq!(serve_inside(core, http, other), "first, second");
+        assert_eq!(received(&peer), "before, inside");
     }
 }

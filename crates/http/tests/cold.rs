@@ -15,7 +15,7 @@ use std::time::Instant;
 use thalweg_http::{Config, Message};
 use thalweg_reactor::{Crew, Job, Pool};
 use thalweg_sync::region::Region;
-use thalweg_sys::disk::{Disk, is_present};
+use thalweg_sys::disk::{Disk, bring_in, is_present};
 use thalweg_wire::piece::Piece;
 
 fn config() -> Config {
@@ -240,14 +240,19 @@ const PRESENT_MS: u32 = STALL_MS / 16;
 
 /// A server that answers `/lent` from the map of a file in `path`; the map's bytes; its pool of one thread.
 fn lending(path: &Path) -> (Server, Bytes, Pool) {
+    lending_bytes(path, LENT_BYTES, config())
+}
+
+/// The same of so many bytes.
+fn lending_bytes(path: &Path, lent_bytes: usize, config: Config) -> (Server, Bytes, Pool) {
     let file = Disk::Real.create(path).unwrap();
-    file.write_at(&vec![b'x'; LENT_BYTES], 0).unwrap();
+    file.write_at(&vec![b'x'; lent_bytes], 0).unwrap();
     file.sync_data().unwrap();
     // SAFETY: nobody but the test has the file, and it was written above.
-    let region = unsafe { Region::sealed(file.map(LENT_BYTES, false).unwrap(), LENT_BYTES as u32) };
+    let region = unsafe { Region::sealed(file.map(lent_bytes, false).unwrap(), lent_bytes as u32) };
     let lent = Bytes::from_owner(Lent(region));
     let (pool, _) = Pool::crew(Crew { name: "cold", threads: 1, stack_bytes: None, queue_max: 9 });
-    let server = Server::start_over(Config { stall_timeout_ms: STALL_MS, ..config() }, pool.clone());
+    let server = Server::start_over(Config { stall_timeout_ms: STALL_MS, ..config }, pool.clone());
     server.shared.lock().unwrap().lent = Piece::held(lent.clone(), file.descriptor().unwrap(), 0);
     (server, lent, pool)
 }
@@ -313,6 +318,8 @@ fn what_waited_behind_another_answer_is_brought_back_before_it_is_sent() {
     passes.get(&format!("/slow/{PRESENT_MS}"));
     assert_eq!(passes.answer().text(), "slow");
     let held = hold_up(&pool);
+    // What comes in the turn that was slow is still as early as that turn began.
+    server.counts();
     server.post(Message::Complete { up_to: 1 });
     read_until_asked(&server, &mut waits);
     assert!(waits.buffer.is_empty(), "nothing is sent meanwhile");
@@ -324,4 +331,45 @@ fn what_waited_behind_another_answer_is_brought_back_before_it_is_sent() {
     assert_eq!((answer.status, answer.body.len()), (200, LENT_BYTES));
     assert!(answer.body.iter().all(|byte| *byte == b'x'));
     server.until("quiet", |counts| counts.quiet == 2 && counts.cold == 0);
+}
+
+/// Its answers came back to memory by other means while it waited for room in the pool, and what begins
+/// behind them has nothing to send but its head.
+#[test]
+fn the_head_of_what_begins_while_its_connection_is_put_off_goes_to_who_asked() {
+    // Few enough for a socket to take at once.
+    const FEW_BYTES: usize = 32 << 10;
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let path = directory.path().join("lent");
+    let (server, lent, _pool) = lending_bytes(&path, FEW_BYTES, Config { cold_reads_max: 0, ..config() });
+    let (mut waits, mut passes, mut stays) = (server.connect(), server.connect(), server.connect());
+    let get = |path: &str| format!("GET {path} HTTP/1.1\r\nHost: t\r\n\r\n");
+    waits.send(&["/after/1", "/lent", "/after/2", "/sse/0"].map(get).concat());
+    common::until("read", || server.shared.lock().unwrap().calls == 4);
+    passes.get("/after/3");
+    common::until("read", || server.shared.lock().unwrap().calls == 5);
+    if !forgets(&path, &lent) {
+        return;
+    }
+    stays.get(&format!("/slow/{PRESENT_MS}"));
+    assert_eq!(stays.answer().text(), "slow");
+    server.counts();
+    server.post(Message::Complete { up_to: 1 });
+    server.until("put off", |counts| counts.waiting == 2);
+    let gate = Arc::clone(&server.shared.lock().unwrap().gate);
+    let closed = gate.lock().unwrap();
+    stays.get("/stay");
+    server.until_it_stays();
+    bring_in(&lent);
+    // Before it is let go on: what is posted is heard before what is due.
+    (2..=3).for_each(|up_to| server.post(Message::Complete { up_to }));
+    drop(closed);
+    assert_eq!(stays.answer().text(), "stayed");
+    assert_eq!(passes.answer().text(), "after 3");
+    assert_eq!(waits.answer().text(), "after 1");
+    assert_eq!(waits.answer().body.len(), FEW_BYTES);
+    assert_eq!(waits.answer().text(), "after 2");
+    assert_eq!(waits.head(false).0.status, 200);
+    server.append("news");
+    waits.chunks(|events| events.ends_with(b"data: 4\n\n"));
 }

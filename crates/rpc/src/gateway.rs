@@ -103,7 +103,8 @@ pub struct Gateway {
     alone: bool,
     /// The request that is being made.
     frame: Vec<u8>,
-    /// When the calls that are awaited are next looked through for such that nobody waits for any more.
+    /// When the calls that are awaited are next looked through for such that nobody waits for any more. While
+    /// there is such a time, a look is to come: it was asked for, or the last one asked for the next.
     next_look: Option<Instant>,
 }
 
@@ -197,9 +198,17 @@ impl Gateway {
             let was = self.delayed.bytes();
             self.delayed.add(name, place, body, time);
             self.budget.replace(was, self.delayed.bytes());
-        } else if let Some(response) = self.carry_out(place, body, name) {
-            self.owe_look();
-            return Answer::Respond(response);
+        } else {
+            let looks = self.next_look.is_some();
+            if let Some(response) = self.carry_out(place, body, name) {
+                if !looks && self.next_look.is_some() {
+                    // Notifications are awaited behind this answer, and no answer that comes later has the
+                    // first look made, which asks for all that follow.
+                    self.handle.nudge();
+                }
+                self.owe_look();
+                return Answer::Respond(response);
+            }
         }
         self.last_name = name;
         Answer::Later(name)

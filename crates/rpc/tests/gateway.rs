@@ -354,6 +354,23 @@ fn nobody_waits_for_ever() {
     assert!(server.waiting(1)[0].1.is_cancelled());
 }
 
+/// A notification is answered before it is over, and takes a place among the calls under way until then.
+#[test]
+fn a_notification_is_given_up_though_nothing_else_is_awaited() {
+    let bounds = Bounds { in_flight_max: 1, patience: Duration::from_millis(1), ..Bounds::default() };
+    let server = bounded(bounds);
+    let mut client = server.connect();
+    for n in 0..3 {
+        client.post(json!({ "jsonrpc": "2.0", "method": "Later", "params": [n] }).to_string());
+        assert_eq!(client.answer().status, 204);
+        let waiting = server.waiting(1);
+        until("cancelled", || waiting[0].1.is_cancelled());
+        drop(waiting);
+        let same = call("Same", &json!([n]), &json!(n)).to_string();
+        until("over", || server.connect().ask(&same)["result"]["number"] == n);
+    }
+}
+
 #[test]
 fn patience_may_be_endless() {
     let server = bounded(Bounds { patience: Duration::MAX, ..Bounds::default() });
