@@ -12,10 +12,12 @@
 //! Long work is of two kinds. A scan of a page, a large commit and a call that has waited for its turn take a
 //! few milliseconds at most, on one thread for each spare processor. Those that hold turns go first, since
 //! others wait for them. The others stand in one queue, and a reactor that would otherwise sleep takes the
-//! first of them, as far as that may hold up its other clients ([`Core::help`]). A root, a difference, an image and a past state take time in
-//! proportion to the state, and share a thread of their own, so that only calls of this kind wait for them.
-//! The root that a batch expects is computed while its turn is held, on another thread: it waits for other
-//! such batches only.
+//! first of them, as far as that may hold up its other clients ([`Core::help`]). A root, a difference, an
+//! image and a past state take time in proportion to the state, and share a thread of their own, so that only
+//! calls of this kind wait for them. The root that a batch expects is computed while its turn is held, on
+//! another thread: it waits for other such batches only.
+//!
+//! A long answer is made once its connection has room for it, and not at all when nobody waits any more.
 
 use super::answer::{Answer, refuse};
 use super::asked::Asked;

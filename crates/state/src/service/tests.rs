@@ -687,8 +687,8 @@ fn what_nobody_waits_for_any_more_is_not_done() {
     assert_eq!((service.waiting_bytes(), local.in_flight()), (0, 0));
 }
 
-/// Of a client that reads nothing, only as much is answered as its connection may have unsent, of scans on the
-/// threads that all share as of histories on their own.
+/// Of a client that reads nothing, only as much is answered as its connection may have unsent: of scans, on
+/// the threads that all share, and of histories, on one of their own.
 #[test]
 fn what_a_client_does_not_read_is_not_made() {
     const CALLS: usize = 200;
