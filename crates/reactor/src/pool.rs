@@ -1,7 +1,8 @@
 //! Threads that run jobs: what may wait for a disk, or takes long, so that no reactor does.
 //!
 //! Work is handed over with the means to report back (a [`Permit`](crate::Permit), say); the queue has a
-//! bound, and a full one gives the work back. A thread that has nothing to do looks again for a while, making
+//! bound, and a full one gives the work back; who is to come again with it may be told of room
+//! ([`Pool::when_room`]). A thread that has nothing to do looks again for a while, making
 //! way to others, before it sleeps; one is woken only where nobody looks, and wakes the next when it finds
 //! more than it takes. So a burst costs one wake where it comes in and not one per thread, and each of the
 //! others is woken once its waker has a processor: then the kernel can tell which one is free.
@@ -16,6 +17,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
+use std::task::Waker;
 use std::thread::JoinHandle;
 use thalweg_sync::contain::contain;
 use thalweg_sync::patience::Patience;
@@ -60,6 +62,8 @@ struct Queue {
     asleep: usize,
     /// Threads that have no job and will look for one, those included that were woken and are not up yet.
     seeking: usize,
+    /// Whom to tell of room; nobody while there is any.
+    turned_away: Vec<Waker>,
     ending: bool,
 }
 
@@ -77,8 +81,14 @@ impl Pool {
 
     /// Starts these threads; each or why the system does not give it.
     pub fn crew(crew: Crew) -> (Pool, Vec<io::Result<JoinHandle<()>>>) {
-        let queue =
-            Queue { jobs: VecDeque::new(), jobs_max: crew.queue_max, asleep: 0, seeking: 0, ending: false };
+        let queue = Queue {
+            jobs: VecDeque::new(),
+            jobs_max: crew.queue_max,
+            asleep: 0,
+            seeking: 0,
+            turned_away: Vec::new(),
+            ending: false,
+        };
         let shared = Arc::new(Shared { queue: Mutex::new(queue), filled: Condvar::new() });
         let start = |index| {
             let shared = Arc::clone(&shared);
@@ -105,6 +115,20 @@ impl Pool {
         queue.jobs.push_back(job);
         shared.release(queue);
         Ok(())
+    }
+
+    /// Wakes `waker` once, when the queue has room: at once, on this thread, if it has. Others may have taken
+    /// the room by the time whoever was woken comes. One that waits already is not noted again.
+    pub fn when_room(&self, waker: &Waker) {
+        let Owner(shared) = &*self.0;
+        let mut queue = shared.queue.lock();
+        if queue.jobs.len() < queue.jobs_max {
+            drop(queue);
+            return waker.wake_by_ref();
+        }
+        if !queue.turned_away.iter().any(|known| known.will_wake(waker)) {
+            queue.turned_away.push(waker.clone());
+        }
     }
 }
 
@@ -157,7 +181,10 @@ impl Shared {
         loop {
             if let Some(job) = queue.jobs.pop_front() {
                 queue.seeking -= 1;
+                let turned_away = std::mem::take(&mut queue.turned_away);
                 self.release(queue);
+                // Without the lock: what they do with it is theirs to say.
+                turned_away.into_iter().for_each(Waker::wake);
                 return Some(job);
             }
             if queue.ending {
@@ -180,7 +207,8 @@ impl Shared {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::mpsc::channel;
+    use std::sync::mpsc::{Sender, channel};
+    use std::task::Wake;
 
     #[test]
     fn jobs_are_done_elsewhere_and_two_at_a_time() {
@@ -278,5 +306,39 @@ mod tests {
         let held = (0..COLD_QUEUE_MAX).filter(|_| pool.submit(Box::new(|| ())).is_ok()).count();
         assert_eq!(held, COLD_QUEUE_MAX);
         assert!(pool.submit(Box::new(|| ())).is_err());
+    }
+
+    /// Counts how often it is woken.
+    struct Counts(Sender<()>);
+
+    impl Wake for Counts {
+        fn wake(self: Arc<Self>) {
+            self.0.send(()).unwrap();
+        }
+    }
+
+    #[test]
+    fn who_found_no_room_is_told_of_it_once() {
+        let (pool, _) = Pool::crew(Crew { name: "full", threads: 1, stack_bytes: None, queue_max: 1 });
+        let (woken, wakes) = channel();
+        let waker = Waker::from(Arc::new(Counts(woken)));
+        pool.when_room(&waker);
+        assert!(wakes.try_recv().is_ok(), "there is room now");
+        let (held, released) = channel::<()>();
+        let (taken, takes) = channel();
+        let waits = move || {
+            taken.send(()).unwrap();
+            _ = released.recv();
+        };
+        assert!(pool.submit(Box::new(waits)).is_ok());
+        takes.recv().unwrap();
+        assert!(pool.submit(Box::new(|| ())).is_ok() && pool.submit(Box::new(|| ())).is_err());
+        (0..3).for_each(|_| pool.when_room(&waker));
+        assert!(wakes.try_recv().is_err(), "there is none");
+        drop(held);
+        wakes.recv().unwrap();
+        assert!(pool.submit(Box::new(|| ())).is_ok());
+        drop((pool, waker));
+        assert!(wakes.recv().is_err(), "it was told once more");
     }
 }

@@ -1,22 +1,24 @@
 //! The log as a service: commands in, answers out, tails in between, over the same rules that HTTP has.
 //!
-//! Owns what waits: answers for their ticket, calls for a disk, tails for what is appended and for their
-//! readers' credit. A tail is a long-poll that is asked again and again without the asking: it stands at an
-//! offset, and each movement of its stream brings one item. Runs on one reactor's thread and never waits
-//! there.
+//! Owns what waits: answers for their ticket, tails for what is appended and for their readers' credit. What
+//! waits for the disk is away meanwhile ([`Cold`]). A tail is a long-poll that is asked again and again
+//! without the asking: it stands at an offset, and each movement of its stream brings one item. Runs on one
+//! reactor's thread and never waits there.
 
 use super::ask::{self, Ask, Kind};
+use super::cold::{Brought, Cold};
 use super::generated::types::LogRequest;
 use super::news::News;
 use crate::engine::Service as Streams;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::task::{Wake, Waker};
+use thalweg_http::Limit;
 use thalweg_queue::{ByTicket, Stands};
 use thalweg_reactor::Pool;
 use thalweg_service::{Handler, Reply, Request};
 use thalweg_sys::clock;
-use thalweg_wire::exchange::{Advance, Answer, Live, Mode, Now, Response, Service};
+use thalweg_wire::exchange::{Advance, Announced, Answer, Live, Mode, Now, Refusal, Response, Service, Work};
 use thalweg_wire::fault::Fault;
 use thalweg_wire::messagepack::{DecodeError, Wrong};
 use thalweg_wire::service::{self, Flow};
@@ -26,26 +28,42 @@ use thalweg_wire::token::Token;
 type Topic = <Streams as Service>::Topic;
 /// Items that one tail sends before others have their turn.
 const ITEMS_PER_TURN: usize = 16;
+/// How many times in a row bytes that were brought in may be gone again before they were sent. Beyond that
+/// memory is too scarce, or they cannot be brought in at all.
+const BROUGHT_MAX: u8 = 8;
+
+/// A call that waits for the disk.
+pub(super) struct Asked {
+    frame: Vec<u8>,
+    pub(super) reply: Reply,
+    /// How often it waited, this time included.
+    brought: u8,
+}
 
 /// A call that follows a stream.
-struct Tail {
-    reply: Reply,
+pub(super) struct Tail {
+    pub(super) reply: Reply,
     live: Live,
+    /// How often it waited for the disk since it was last sent something.
+    brought: u8,
 }
 
 /// Those who follow one stream.
 struct Tails {
     topic: Topic,
     tails: Vec<Tail>,
+    /// How many more of them wait for the disk.
+    away: usize,
 }
 
 /// What became of a tail that was asked to go on.
-#[derive(Clone, Copy, PartialEq, Eq)]
 enum Stood {
     /// It waits for something that will be told.
     Waits,
     /// It has more to send than its share of this turn.
     HasMore,
+    /// It waits for this work.
+    Cold(Work),
     /// It ended.
     Ended,
 }
@@ -54,7 +72,7 @@ enum Stood {
 pub(crate) struct LogService {
     streams: Streams,
     news: Arc<News>,
-    pool: Pool,
+    cold: Cold,
     /// Answers, as the frames that they come to.
     waiting: ByTicket<(Reply, Vec<u8>)>,
     tails: HashMap<u64, Tails>,
@@ -62,10 +80,12 @@ pub(crate) struct LogService {
 
 impl LogService {
     pub(crate) fn new(streams: Streams, news: Arc<News>, pool: Pool) -> Self {
-        Self { streams, news, pool, waiting: ByTicket::new(), tails: HashMap::new() }
+        let cold = Cold::new(pool, news.clone());
+        Self { streams, news, cold, waiting: ByTicket::new(), tails: HashMap::new() }
     }
 
-    fn call(&mut self, frame: &[u8], reply: Reply) {
+    /// Makes a call that waited for the disk so many times.
+    fn call(&mut self, frame: &[u8], reply: Reply, brought: u8) {
         let request = match LogRequest::decode(frame) {
             Ok(request) => request,
             Err(error) => return reply.fail(fault_of(&error), &error.to_string()),
@@ -88,18 +108,17 @@ impl LogService {
                     }
                 }
             }
+            Answer::Cold(_) if brought == BROUGHT_MAX => {
+                let refused = self.too_cold();
+                reply.end(&ask::end(ask.kind, &refused));
+            }
             Answer::Cold(work) => {
-                let (news, frame) = (self.news.clone(), frame.to_vec());
-                let done = move || {
-                    work.0();
-                    news.warmed(frame, reply);
-                };
-                // A queue that is full drops the job and with it the reply, which then says so.
-                drop(self.pool.submit(Box::new(done)));
+                let asked = Asked { frame: frame.to_vec(), reply, brought: brought + 1 };
+                self.cold.bring_in(work, Brought::Call(asked));
             }
             Answer::Live { topic_id, topic, live, .. } => {
                 let live = Live { mode: Mode::LongPoll, ..live };
-                self.follow(topic_id, topic, Tail { reply, live });
+                self.follow(topic_id, topic, Tail { reply, live, brought: 0 });
             }
             // The rules of streams bring nothing later; a reply that is dropped says so.
             Answer::Later(_) => {}
@@ -118,18 +137,27 @@ impl LogService {
         content_type.filter(|_| head.status < 400).ok_or_else(|| Box::new(head))
     }
 
-    /// Lets a tail begin. Those before it have stood already, and are not asked again.
-    fn follow(&mut self, topic_id: u64, topic: Topic, mut tail: Tail) {
-        let mut tails = self.tails.remove(&topic_id).unwrap_or_else(|| {
+    /// Lets a tail begin.
+    fn follow(&mut self, topic_id: u64, topic: Topic, tail: Tail) {
+        let tails = self.tails.remove(&topic_id).unwrap_or_else(|| {
             self.streams.watch(&topic);
-            Tails { topic, tails: Vec::new() }
+            Tails { topic, tails: Vec::new(), away: 0 }
         });
+        self.join(topic_id, tails, tail);
+    }
+
+    /// Lets a tail go on that waited for the disk.
+    fn come_back(&mut self, topic_id: u64, tail: Tail) {
+        let Some(mut tails) = self.tails.remove(&topic_id) else { return };
+        tails.away -= 1;
+        self.join(topic_id, tails, tail);
+    }
+
+    /// Asks one more tail to go on. The others have stood already, and are not asked again.
+    fn join(&mut self, topic_id: u64, mut tails: Tails, tail: Tail) {
         let waker = self.waker(topic_id);
-        let stood = self.stand(topic_id, &tails.topic, &mut tail, &waker);
-        if stood != Stood::Ended {
-            tails.tails.push(tail);
-        }
-        self.keep(topic_id, tails, stood == Stood::HasMore);
+        let more = self.place(topic_id, &mut tails, tail, &waker);
+        self.keep(topic_id, tails, more);
     }
 
     /// Lets everybody who follows a stream go on.
@@ -137,17 +165,30 @@ impl LogService {
         let Some(mut tails) = self.tails.remove(&topic_id) else { return };
         let waker = self.waker(topic_id);
         let mut more = false;
-        tails.tails.retain_mut(|tail| {
-            let stood = self.stand(topic_id, &tails.topic, tail, &waker);
-            more |= stood == Stood::HasMore;
-            stood != Stood::Ended
-        });
+        for tail in std::mem::take(&mut tails.tails) {
+            more |= self.place(topic_id, &mut tails, tail, &waker);
+        }
         self.keep(topic_id, tails, more);
+    }
+
+    /// Asks a tail to go on, and puts it where it waits; whether it has more to send.
+    fn place(&mut self, topic_id: u64, tails: &mut Tails, mut tail: Tail, waker: &Waker) -> bool {
+        let stood = self.stand(&tails.topic, &mut tail, waker);
+        let more = matches!(stood, Stood::HasMore);
+        match stood {
+            Stood::Waits | Stood::HasMore => tails.tails.push(tail),
+            Stood::Cold(work) => {
+                tails.away += 1;
+                self.cold.bring_in(work, Brought::Tail(topic_id, tail));
+            }
+            Stood::Ended => {}
+        }
+        more
     }
 
     /// Keeps those who follow a stream, and asks them again in the next turn if one of them has more to send.
     fn keep(&mut self, topic_id: u64, tails: Tails, more: bool) {
-        if tails.tails.is_empty() {
+        if tails.tails.is_empty() && tails.away == 0 {
             return self.streams.unwatch(&tails.topic);
         }
         self.tails.insert(topic_id, tails);
@@ -157,7 +198,7 @@ impl LogService {
     }
 
     /// Sends what one tail is to be sent now.
-    fn stand(&mut self, topic_id: u64, topic: &Topic, tail: &mut Tail, waker: &Waker) -> Stood {
+    fn stand(&mut self, topic: &Topic, tail: &mut Tail, waker: &Waker) -> Stood {
         for _ in 0..ITEMS_PER_TURN {
             match tail.reply.flow() {
                 Flow::Go => {}
@@ -169,29 +210,28 @@ impl LogService {
             }
             let response = match self.streams.advance(topic, &tail.live, now()) {
                 Advance::Wait | Advance::Events { .. } => {
+                    tail.brought = 0;
                     tail.reply.when_cancelled(waker);
                     return Stood::Waits;
                 }
+                Advance::Cold(_) if tail.brought == BROUGHT_MAX => self.too_cold(),
                 Advance::Cold(work) => {
-                    let news = self.news.clone();
-                    let done = move || {
-                        work.0();
-                        news.resumed(topic_id);
-                    };
-                    // With the queue full there is a next turn to try in.
-                    return if self.pool.submit(Box::new(done)).is_ok() {
-                        Stood::Waits
-                    } else {
-                        Stood::HasMore
-                    };
+                    tail.brought += 1;
+                    return Stood::Cold(work);
                 }
                 Advance::Respond(response) => response,
             };
+            tail.brought = 0;
             if !tail.send(&response) {
                 return Stood::Ended;
             }
         }
         Stood::HasMore
+    }
+
+    /// What is said where nothing more is tried to bring bytes into memory.
+    fn too_cold(&mut self) -> Response {
+        self.streams.refuse(&TOO_COLD, Announced::default(), now())
     }
 
     fn waker(&self, topic_id: u64) -> Waker {
@@ -212,7 +252,7 @@ impl LogService {
 
 impl Handler for LogService {
     fn request(&mut self, request: Request<'_>, reply: Reply) {
-        self.call(request.frame, reply);
+        self.call(request.frame, reply, 0);
     }
 
     fn notified(&mut self) {
@@ -229,7 +269,13 @@ impl Handler for LogService {
             }
         }
         resumed.into_iter().for_each(|topic_id| self.walk(topic_id));
-        batch.warmed.into_iter().for_each(|(frame, reply)| self.call(&frame, reply));
+        self.cold.reported(batch.brought.len());
+        for brought in batch.brought {
+            match brought {
+                Brought::Call(Asked { frame, reply, brought }) => self.call(&frame, reply, brought),
+                Brought::Tail(topic_id, tail) => self.come_back(topic_id, tail),
+            }
+        }
     }
 }
 
@@ -266,6 +312,13 @@ impl Wake for Resume {
     }
 }
 
+const TOO_COLD: Refusal = Refusal {
+    status: 503,
+    code: Limit::ColdReads.name(),
+    field: "request",
+    detail: "What is asked for cannot be kept in memory until it is sent; try again in a moment.",
+};
+
 fn fault_of(error: &DecodeError) -> Fault {
     if error.wrong == Wrong::UnknownMessage { Fault::UnknownCommand } else { Fault::BadRequest }
 }
@@ -282,17 +335,97 @@ mod tests {
     use super::*;
     use crate::arguments::Durability;
     use crate::engine::{Engine, Retain};
+    use std::sync::mpsc::{Sender, channel};
+    use std::time::{Duration, Instant};
     use thalweg_log::Watch;
+    use thalweg_reactor::Crew;
     use thalweg_service::{Local, LocalCallOptions};
 
-    /// The log's service, and who calls it.
-    fn world(directory: &tempfile::TempDir) -> (LogService, Arc<News>, Local) {
+    fn engine(directory: &tempfile::TempDir) -> Engine {
         let options = thalweg_state::Options::default();
-        let engine = Engine::open(directory.path(), Durability::Sync, Retain::default(), options).unwrap();
+        Engine::open(directory.path(), Durability::Sync, Retain::default(), options).unwrap()
+    }
+
+    /// A log's service, and who calls it.
+    fn serve(engine: &Engine, pool: Pool) -> (LogService, Arc<News>, Local) {
         let local = Local::new(ask::ERROR_TAG, 8, || {});
         let news = Arc::new(News::new(local.notifier()));
         let streams = engine.service_for(news.clone()).unwrap();
-        (LogService::new(streams, news.clone(), Pool::start(1).unwrap()), news, local)
+        (LogService::new(streams, news.clone(), pool), news, local)
+    }
+
+    fn world(directory: &tempfile::TempDir) -> (LogService, Arc<News>, Local) {
+        serve(&engine(directory), Pool::start(1).unwrap())
+    }
+
+    /// A store whose stream `a` begins with `old` and ends with `new`, and was read by nobody since.
+    fn cold_engine(directory: &tempfile::TempDir) -> Engine {
+        let written = engine(directory);
+        let (mut service, _, mut local) = serve(&written, Pool::start(1).unwrap());
+        let mut run = |request: &[u8]| {
+            local.call(&mut service, request, LocalCallOptions::default(), |_, _| {});
+            while local.in_flight() > 0 {
+                local.turn(&mut service, |_, _, _| {});
+            }
+        };
+        let append = |name: &str, data: &[u8]| {
+            frame(&LogRequest::Append(LogAppend {
+                name: name.into(),
+                data: data.into(),
+                content_type: None,
+                producer: None,
+                close: false,
+            }))
+        };
+        // The first segment has 4 MiB and the second 8; the newest is always taken to be in memory. The first
+        // MiB of `a`, which is read at once, lies in the first segment, and its end in the second.
+        let mib = |byte: u8| vec![byte; 1 << 20];
+        run(&create("a"));
+        run(&create("b"));
+        run(&append("a", b"old"));
+        run(&append("a", &mib(b'y')));
+        (0..4).for_each(|_| run(&append("b", &mib(b'x'))));
+        run(&append("a", b"new"));
+        (0..9).for_each(|_| run(&append("b", &mib(b'x'))));
+        written.close().unwrap();
+        drop((service, written));
+        engine(directory)
+    }
+
+    /// A pool of one thread, which waits until what is returned with it is dropped, and of this queue.
+    fn held_up(queue_max: usize) -> (Pool, Sender<()>) {
+        let (pool, _) = Pool::crew(Crew { name: "held", threads: 1, stack_bytes: None, queue_max });
+        let ((held, released), (taken, takes)) = (channel::<()>(), channel());
+        let waits = move || {
+            taken.send(()).unwrap();
+            _ = released.recv();
+        };
+        assert!(pool.submit(Box::new(waits)).is_ok());
+        takes.recv().unwrap();
+        (pool, held)
+    }
+
+    /// How many jobs a pool takes.
+    fn room(pool: &Pool) -> usize {
+        std::iter::repeat_with(|| pool.submit(Box::new(|| ()))).take_while(Result::is_ok).count()
+    }
+
+    /// Turns until this was said.
+    fn until_said(service: &mut LogService, local: &mut Local, wanted: &str) {
+        let (begun, mut said) = (Instant::now(), String::new());
+        while !said.contains(wanted) {
+            local.turn(service, |_, _, frame| said += &String::from_utf8_lossy(frame));
+            assert!(begun.elapsed() < Duration::from_secs(60), "never said {wanted:?}: {said:?}");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    fn read(name: &str) -> Vec<u8> {
+        frame(&LogRequest::Read(LogRead { name: name.into(), offset: None }))
+    }
+
+    fn tail(name: &str) -> Vec<u8> {
+        frame(&LogRequest::Tail(LogTail { name: name.into(), offset: Some("-1".into()) }))
     }
 
     fn frame(request: &LogRequest<'_>) -> Vec<u8> {
@@ -342,6 +475,75 @@ mod tests {
         assert_eq!(told.len(), 1, "everybody who left was told of one by one");
         told.into_iter().for_each(|topic_id| service.walk(topic_id));
         assert!(service.tails.is_empty());
+    }
+
+    /// The pool is every reactor's: a tail that has a job there takes no more of its room.
+    #[test]
+    fn a_tail_that_waits_for_the_disk_has_one_job_however_often_its_stream_moves() {
+        let directory = tempfile::tempdir().unwrap();
+        let engine = cold_engine(&directory);
+        let (mut service, _, mut local) = serve(&engine, Pool::start(1).unwrap());
+        local.call(&mut service, &read("a"), LocalCallOptions::default(), |_, _| {});
+        until_said(&mut service, &mut local, "old");
+        let (pool, held) = held_up(4);
+        let (mut service, news, mut local) = serve(&engine, pool.clone());
+        local.call(&mut service, &tail("a"), LocalCallOptions::default(), |_, _| {});
+        let topics: Vec<u64> = service.tails.keys().copied().collect();
+        assert_eq!(topics.len(), 1, "it does not follow yet");
+        for _ in 0..10 {
+            topics.iter().for_each(|topic_id| news.resumed(*topic_id));
+            local.turn(&mut service, |_, _, _| panic!("it did not wait"));
+        }
+        assert_eq!(room(&pool), 3);
+        drop(held);
+        until_said(&mut service, &mut local, "new");
+    }
+
+    #[test]
+    fn what_finds_the_pool_full_waits_for_room_and_is_answered() {
+        for request in [tail("a"), read("a")] {
+            let directory = tempfile::tempdir().unwrap();
+            let engine = cold_engine(&directory);
+            let (pool, held) = held_up(1);
+            assert_eq!(room(&pool), 1);
+            let (mut service, news, mut local) = serve(&engine, pool);
+            let call = local.call(&mut service, &request, LocalCallOptions::default(), |_, _| {});
+            assert!(call.is_some(), "it does not wait");
+            for _ in 0..3 {
+                local.turn(&mut service, |_, _, frame| panic!("{}", String::from_utf8_lossy(frame)));
+            }
+            assert!(news.take().resumed.is_empty(), "it asks again in each turn");
+            drop(held);
+            until_said(&mut service, &mut local, "old");
+        }
+    }
+
+    /// A call as it comes back from the disk.
+    fn asked(local: &mut Local, frame: Vec<u8>, brought: u8) -> Asked {
+        let mut taken = None;
+        let mut keeps = |_: Request<'_>, reply: Reply| taken = Some(reply);
+        local.call(&mut keeps, &[], LocalCallOptions::default(), |_, _| {});
+        Asked { frame, reply: taken.unwrap(), brought }
+    }
+
+    #[test]
+    fn what_panics_while_it_is_brought_in_is_asked_for_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let engine = cold_engine(&directory);
+        let (mut service, _, mut local) = serve(&engine, Pool::start(1).unwrap());
+        let asked = asked(&mut local, read("a"), 1);
+        service.cold.bring_in(Work(Box::new(|| panic!("on purpose"))), Brought::Call(asked));
+        until_said(&mut service, &mut local, "old");
+    }
+
+    #[test]
+    fn what_is_gone_again_too_often_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let engine = cold_engine(&directory);
+        let (mut service, _, mut local) = serve(&engine, Pool::start(1).unwrap());
+        let asked = asked(&mut local, read("a"), BROUGHT_MAX);
+        service.cold.bring_in(Work(Box::new(|| ())), Brought::Call(asked));
+        until_said(&mut service, &mut local, "503 reads-overloaded: ");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! The log, `schemas/log.jsonc`, and the state, `schemas/state.jsonc`.
 
 mod ask;
+mod cold;
 #[rustfmt::skip]
 #[allow(unreachable_pub, dead_code, reason = "generated for any place, and for clients other than ours")]
 pub(crate) mod generated;

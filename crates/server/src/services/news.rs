@@ -1,10 +1,12 @@
 //! What other threads tell the log's service, kept until its reactor's next turn.
 
+use super::cold::Brought;
 use std::collections::BTreeSet;
 use std::mem::take;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Wake;
 use thalweg_log as log;
-use thalweg_service::{Notifier, Reply};
+use thalweg_service::Notifier;
 
 /// What happened since the last look.
 #[derive(Default)]
@@ -15,11 +17,11 @@ pub(super) struct Batch {
     pub(super) failed: bool,
     /// Topics that moved.
     pub(super) advanced: Vec<u64>,
-    /// Topics whose tails may go on: there is credit again, or what they need is in memory now, or somebody
-    /// left. Each once, however many of its tails said so.
+    /// Topics whose tails may go on: there is credit again, or somebody left. Each once, however many of its
+    /// tails said so.
     pub(super) resumed: BTreeSet<u64>,
-    /// Calls that waited for a disk, to be made again.
-    pub(super) warmed: Vec<(Vec<u8>, Reply)>,
+    /// What waited for the disk, one for each job that the pool is done with.
+    pub(super) brought: Vec<Brought>,
 }
 
 /// Where it is told.
@@ -44,8 +46,8 @@ impl News {
         });
     }
 
-    pub(super) fn warmed(&self, frame: Vec<u8>, reply: Reply) {
-        self.tell(|batch| batch.warmed.push((frame, reply)));
+    pub(super) fn brought(&self, brought: Brought) {
+        self.tell(|batch| batch.brought.push(brought));
     }
 
     fn tell(&self, tell: impl FnOnce(&mut Batch)) {
@@ -56,6 +58,13 @@ impl News {
     fn lock(&self) -> MutexGuard<'_, Batch> {
         // Nothing panics in between, and a list is whole whatever happened.
         self.batch.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// There may be room for what waits: nothing but a turn is needed to see.
+impl Wake for News {
+    fn wake(self: Arc<Self>) {
+        self.notifier.notify();
     }
 }
 
