@@ -17,7 +17,8 @@
 //! calls of this kind wait for them. The root that a batch expects is computed while its turn is held, on
 //! another thread: it waits for other such batches only.
 //!
-//! A long answer is made once its connection has room for it, and not at all when nobody waits any more.
+//! A page is made once its connection has room for it, and not at all when nobody waits any more. A call that
+//! holds a turn never waits for room: others wait for it, and the client may never read.
 
 use super::answer::{Answer, refuse};
 use super::asked::Asked;
@@ -78,6 +79,8 @@ pub(super) enum Outcome {
     /// It may take time in proportion to the state: too long for the threads that scans wait for. Nothing
     /// visible was done yet, so the rest is not begun once nobody waits for it.
     Apart(Rest<()>),
+    /// So may this, for a page, and it holds no turn: it can wait until there is room for its answer.
+    Page(Rest<()>),
     /// It takes too long for here, and holds turns that other calls wait for: it must not wait behind work
     /// that holds none.
     Holding(Rest<()>),
@@ -119,6 +122,10 @@ impl Outcome {
 
     pub(super) fn apart(rest: impl FnOnce(&Arc<Core>) -> Self + Send + 'static) -> Self {
         Self::Apart(Box::new(|core, ()| rest(core)))
+    }
+
+    pub(super) fn page(rest: impl FnOnce(&Arc<Core>) -> Self + Send + 'static) -> Self {
+        Self::Page(Box::new(|core, ()| rest(core)))
     }
 
     /// The rest takes long, and is to be done by a thread for that, with the turns that it holds.
@@ -171,7 +178,9 @@ impl Core {
                 }
                 Outcome::Elsewhere { rest, .. } if budget >= UNLIMITED => outcome = rest(self, budget),
                 Outcome::Holding(rest) if budget >= UNLIMITED => outcome = rest(self, ()),
-                Outcome::Apart(rest) | Outcome::InLine(rest) if budget == ENDLESS => outcome = rest(self, ()),
+                Outcome::Apart(rest) | Outcome::Page(rest) | Outcome::InLine(rest) if budget == ENDLESS => {
+                    outcome = rest(self, ());
+                }
                 Outcome::Elsewhere { least, rest } => {
                     let Some(asked) = self.let_wait(asked) else { return };
                     let core = Arc::clone(self);
@@ -185,7 +194,11 @@ impl Core {
                 }
                 Outcome::Apart(rest) => {
                     let Some(asked) = self.let_wait(asked) else { return };
-                    return Apart { core: Arc::clone(self), rest, asked }.resume();
+                    return Apart { core: Arc::clone(self), is_page: false, rest, asked }.resume();
+                }
+                Outcome::Page(rest) => {
+                    let Some(asked) = self.let_wait(asked) else { return };
+                    return Apart { core: Arc::clone(self), is_page: true, rest, asked }.resume();
                 }
                 Outcome::InLine(rest) => {
                     let Some(asked) = self.let_wait(asked) else { return };
@@ -241,6 +254,8 @@ impl Answering for Queued {
 /// A call on the thread for what may take as long as the state is large.
 struct Apart {
     core: Arc<Core>,
+    /// It waits for room. What may hold a turn does not: others wait for it.
+    is_page: bool,
     rest: Rest<()>,
     asked: Asked,
 }
@@ -257,7 +272,8 @@ impl Answering for Apart {
             if self.asked.is_cancelled() {
                 return;
             }
-            let Some(Self { core, rest, asked }) = with_room(self) else { return };
+            let ready = if self.is_page { with_room(self) } else { Some(self) };
+            let Some(Self { core, rest, asked, .. }) = ready else { return };
             core.settle(rest(&core, ()), ENDLESS, asked);
         };
         core.apart.execute(Box::new(job));

@@ -186,7 +186,7 @@ impl Core {
                 core.see(spot).and_then(|now| Ok((other.map(|spot| core.see(spot)).transpose()?, now)));
             drop(held);
             let compare = |(before, now): (Option<Seen>, Seen)| {
-                Outcome::apart(move |core| {
+                Outcome::page(move |core| {
                     let before = before.as_ref().unwrap_or(&now);
                     Outcome::done(core.differences(before, &now, start.as_deref(), limit(wanted)))
                 })
@@ -197,7 +197,7 @@ impl Core {
 
     pub(super) fn history(self: &Arc<Self>, history: StateHistory<'static>) -> Tried {
         let fork = self.fork(&history.fork)?;
-        Ok(Outcome::apart(move |core| {
+        Ok(Outcome::page(move |core| {
             let found = core.recalled(fork, history.offset);
             let answer = |(map, ticket): (Map, Position)| {
                 let page = page(map.scan(from(history.start.as_deref())), limit(history.limit), true);

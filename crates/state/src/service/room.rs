@@ -1,5 +1,6 @@
 //! Calls with long answers, which wait until the client's connection has room for one. A client that asks for
-//! a thousand pages and reads none is owed no more of them than its connection may have unsent.
+//! a thousand pages and reads none is owed no more of them than its connection may have unsent. None of them
+//! holds a turn: a client that reads nothing keeps nobody else waiting.
 //!
 //! A call that waits here is owned by the waker that its reply has: it goes on when the connection has sent
 //! some of what it has, or ends when nobody waits any more, and is then done by nobody.

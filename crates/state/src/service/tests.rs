@@ -45,7 +45,9 @@ fn end(core: &Arc<Core>, mut outcome: Outcome) -> Result<Answer, Word> {
             Outcome::Refused(refusal) => return Err(refusal.word()),
             Outcome::NoRequest(wrong) => panic!("{wrong}"),
             Outcome::Elsewhere { rest, .. } => rest(core, UNLIMITED),
-            Outcome::Holding(rest) | Outcome::Apart(rest) | Outcome::InLine(rest) => rest(core, ()),
+            Outcome::Holding(rest) | Outcome::Apart(rest) | Outcome::Page(rest) | Outcome::InLine(rest) => {
+                rest(core, ())
+            }
             Outcome::InTurn { places, rest } => {
                 rest(core, (core.turns.all_now(&places).expect("nobody else has a turn"), UNLIMITED))
             }
@@ -243,7 +245,9 @@ fn words(core: &Arc<Core>, request: StateRequest<'_>) -> String {
             Outcome::Refused(refusal) => return refusal.words(core.state.get().map(State::main)),
             Outcome::Done(..) | Outcome::NoRequest(_) => panic!("it was not refused"),
             Outcome::Elsewhere { rest, .. } => rest(core, UNLIMITED),
-            Outcome::Holding(rest) | Outcome::Apart(rest) | Outcome::InLine(rest) => rest(core, ()),
+            Outcome::Holding(rest) | Outcome::Apart(rest) | Outcome::Page(rest) | Outcome::InLine(rest) => {
+                rest(core, ())
+            }
             Outcome::InTurn { places, rest } => rest(core, (core.turns.all_now(&places).unwrap(), UNLIMITED)),
         }
     }
@@ -712,13 +716,18 @@ fn what_a_client_does_not_read_is_not_made() {
         let running = std::thread::spawn(move || server.serve(handler));
         let mut frame = Vec::new();
         request.encode(&mut frame);
+        let mut fork = Vec::new();
+        StateRequest::Fork(StateFork { parent: "main".into(), offset: Some(offset) }).encode(&mut fork);
         let ask = || {
             let mut client = Client::connect(&endpoint, ClientOptions::default()).unwrap();
             let calls: Vec<_> =
                 (0..CALLS).map(|_| client.call(&frame, CallOptions::default()).unwrap()).collect();
+            // Behind the histories, on their thread; it holds a turn that a drop waits for, so it is made.
+            client.call(&fork, CallOptions::default()).unwrap();
             client.flush().unwrap();
             (client, calls)
         };
+        let forks = state.count();
         // Those that wait, once no more have been answered for a while.
         let waiting = || {
             let until = std::time::Instant::now() + Duration::from_secs(60);
@@ -737,6 +746,14 @@ fn what_a_client_does_not_read_is_not_made() {
         let (mut client, calls) = ask();
         let left = waiting();
         assert!(left >= CALLS - 40, "{file}: {left} wait, and the others were answered to nobody");
+        let until = std::time::Instant::now() + Duration::from_secs(60);
+        while state.count() == forks {
+            assert!(
+                std::time::Instant::now() < until,
+                "{file}: a fork waits for a client that reads nothing"
+            );
+            std::thread::sleep(Duration::from_millis(1));
+        }
         for call in calls {
             assert!(client.wait(call).unwrap().len() > 1_000_000, "{file}");
         }
