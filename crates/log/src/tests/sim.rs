@@ -175,7 +175,8 @@ struct Simulation {
     /// Commits not acknowledged yet, with their tickets.
     waiting: Vec<(Position, Op)>,
     /// Refused by a store that failed while it wrote it: it may be there after all.
-    doubtful: Option<(Position, Op)>,
+    /// `None` is what housekeeping chose to let go of, of one log.
+    doubtful: Option<(Position, Option<Op>)>,
     /// Who has committed something in the store that is open, and what it was told.
     watcher: Option<WatcherId>,
     told: Arc<Told>,
@@ -230,7 +231,10 @@ impl Simulation {
         let (store, report) = Store::open(&disk, Path::new(DIRECTORY), self.options.clone()).unwrap();
         assert_eq!(report.damage, [], "nothing was damaged");
         // What was recovered must be a prefix no shorter than what was acknowledged.
-        self.waiting.extend(self.doubtful.take());
+        if let Some((ticket, op)) = self.doubtful.take() {
+            let op = op.or_else(|| self.let_go_by(&store, ticket));
+            self.waiting.extend(op.map(|op| (ticket, op)));
+        }
         let written = store.stats().staged_end;
         let kept = self.waiting.iter().take_while(|(ticket, _)| *ticket <= written).count();
         for (_, op) in self.waiting.drain(..).take(kept) {
@@ -241,6 +245,29 @@ impl Simulation {
         self.watcher = store.watcher(self.told.clone()).map(WatcherId::commits_in_turns);
         self.check(&store);
         store
+    }
+
+    /// What the batch that ends at a ticket let go of, if it is there: the beginning of a log, or all of it.
+    fn let_go_by(&self, store: &Store, ticket: Position) -> Option<Op> {
+        if store.stats().staged_end < ticket {
+            return None;
+        }
+        let mut let_go = None;
+        store.visit(|log| {
+            if let Some(state) = log.visible().filter(|_| log.last() == ticket) {
+                let_go = Some(Op::trim(log.name().to_vec(), state.first));
+            }
+        });
+        let mut known = self.acknowledged.clone();
+        self.waiting.iter().for_each(|(_, op)| apply(&mut known, op));
+        if let Some(Op::Append { name, trim, .. }) = &let_go {
+            let (model, first) = (&known[name], usize::try_from(trim.unwrap()).unwrap());
+            assert!(model.first < first && first <= model.bytes.len(), "{} to {first}", model.first);
+            return let_go;
+        }
+        let is_gone = |name: &[u8]| store.find(name).is_none_or(|log| log.visible().is_none());
+        let mut gone = known.iter().filter(|(name, model)| !model.deleted && is_gone(name));
+        gone.next().map(|(name, _)| Op::Delete { name: name.clone() })
     }
 
     /// The visible state is the acknowledged one.
@@ -521,7 +548,7 @@ impl Simulation {
             }
             // Nobody knows how much of it the call took that failed.
             Err(CommitError::Failed(_)) if store.stats().staged_end > before => {
-                self.doubtful = Some((store.stats().staged_end, op));
+                self.doubtful = Some((store.stats().staged_end, Some(op)));
             }
             // Its last fork's deletion may be staged and not durable.
             Err(CommitError::Exists) => {
@@ -625,6 +652,11 @@ impl Simulation {
             }
         }
         seen.sort_by_key(|(ticket, _)| *ticket);
+        // Nobody knows how much was written of the batch with which the store failed: no log has it.
+        let (placed, failed) = (store.stats().staged_end, store.shared.writer.lock().failure.is_some());
+        if failed && placed > store.staged_end() && self.doubtful.is_none() {
+            self.doubtful = Some((placed, None));
+        }
         self.let_go[way] += u32::try_from(seen.len()).unwrap();
         for (ticket, op) in seen {
             apply(&mut self.staged, &op);
