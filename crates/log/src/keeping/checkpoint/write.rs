@@ -102,7 +102,14 @@ impl Shared {
             return Err(io::Error::other("a read came upon damage meanwhile"));
         }
         working.put_in_place()?;
-        self.disk.sync_directory(directory)?;
+        if let Err(error) = self.disk.sync_directory(directory) {
+            // It is not among those that are kept, so segments that it needs may go: the next start must not
+            // take it for the older of two. Unless it is in the place of one that is.
+            if self.checkpoints.lock().last() != Some(&start) {
+                let _ = self.disk.unlink(&directory.join(&name));
+            }
+            return Err(error);
+        }
         Ok(Written { start, bytes, records, dead })
     }
 
@@ -180,7 +187,7 @@ impl Store {
 mod tests {
     use super::*;
     use crate::pace::Throttle;
-    use crate::{Config, Lifetime, Options, Store};
+    use crate::{Config, Durability, Lifetime, Options, Store};
     use thalweg_sys::disk::Disk;
     use thalweg_sys::disk::sim::SimDisk;
 
@@ -199,5 +206,34 @@ mod tests {
         }
         assert!(sink.records > 0 && sink.failed.is_some(), "some of it was taken");
         assert_eq!(sink.finish().unwrap_err().kind(), io::ErrorKind::StorageFull);
+    }
+
+    #[test]
+    fn a_checkpoint_that_failed_is_not_there_whatever_failed() {
+        let directory = Path::new("/store");
+        let mut failures = 0;
+        loop {
+            let sim = SimDisk::new(1, 64 << 20);
+            let disk = Disk::Sim(sim.clone());
+            let options =
+                Options { durability: Durability::Os, committer_thread: false, ..Options::default() };
+            let (store, _) = Store::open(&disk, directory, options).unwrap();
+            let log = store.log(b"a").unwrap();
+            store.append(&log, b"one", 1).unwrap();
+            store.checkpoint().unwrap();
+            store.append(&log, b"two", 2).unwrap();
+            sim.fail_sync_after(failures);
+            let checkpoint = store.checkpoint();
+            let names = disk.names(directory).unwrap();
+            let there: Vec<_> = names.into_iter().filter(|name| name.starts_with("checkpoint-")).collect();
+            let kept: Vec<_> =
+                store.shared.checkpoints.lock().iter().map(|start| file_name(*start)).collect();
+            assert_eq!(there, kept, "sync {failures} failed");
+            if checkpoint.is_ok() {
+                break;
+            }
+            failures += 1;
+        }
+        assert!(failures >= 3, "what it speaks of, the file, and its name are synced");
     }
 }
