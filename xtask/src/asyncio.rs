@@ -1,20 +1,21 @@
 //! CPython's own tests of asyncio, with our loop in place of asyncio's: the wheel is built and installed into
-//! an empty environment, and `faces/python/tests/loop_cpython` runs one module after the other in a process
-//! each. Printed are how many tests ran, in how many of them our loop did, and why each of the others was
-//! skipped. Tests that make loops of their own which only pretend run too: they show that substituting ours
-//! disturbs nothing. With `--libraries`, popular libraries on our loop instead; with `--newest`, the tests of
-//! the newest CPython, which the tools bring; with `--interpreter`, those of any other.
+//! an empty environment, and `faces/python/tests/loop_cpython` runs each module in a process, as many of them
+//! at once as there are processors. Printed are how many tests ran, in how many of them our loop did, and why
+//! each of the others was skipped. Tests that make loops of their own which only pretend run too: they show
+//! that substituting ours disturbs nothing. With `--libraries`, popular libraries on our loop instead; with
+//! `--newest`, the tests of the newest CPython, which the tools bring; with `--interpreter`, those of any
+//! other.
 
 mod libraries;
 
 use crate::options::Options;
 use crate::python;
 use crate::server::{Scratch, cache, root};
-use crate::{Outcome, Tally};
+use crate::{Outcome, Tally, at_once};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, ExitStatus};
 
 /// The modules, how many tests of each run at least, and in how many of them our loop does: fewer of the one
 /// mean that tests were not found, fewer of the other that our loop was not put in place. Where loops only
@@ -76,9 +77,12 @@ pub(crate) fn run(options: &Options) -> Outcome {
     let only: Vec<&str> = options.text("only", "").split(',').filter(|word| !word.is_empty()).collect();
     let mut tally = Tally::default();
     println!("{:<24}{:>8}{:>10}{:>10}{:>10}", "module", "ran", "our loop", "failed", "skipped");
-    let asked = modules(options).into_iter().filter(|(name, ..)| only.is_empty() || only.contains(name));
-    for (module, ran_min, ours_min) in asked {
-        let summary = judge(&python, module, &mut tally)?;
+    let asked: Vec<_> =
+        modules(options).into_iter().filter(|(name, ..)| only.is_empty() || only.contains(name)).collect();
+    // Most of a module's time is spent waiting.
+    let judged = at_once::each(asked, at_once::processors(), |asked| Ok((asked, judge(&python, asked.0)?)))?;
+    for ((module, ran_min, ours_min), Judged { status, summary }) in judged {
+        tally.check(status.success(), || format!("{module}: the interpreter ended with {status}"));
         let count = |name: &str| summary[name].as_u64().unwrap_or(0);
         let failed: Vec<&str> =
             summary["failed"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
@@ -100,13 +104,16 @@ pub(crate) fn run(options: &Options) -> Outcome {
     Ok(tally)
 }
 
-/// Runs a module and reads the summary that it ends with; the interpreter has to end well too.
-fn judge(python: &Path, module: &str, tally: &mut Tally) -> Result<Value, String> {
+/// What came of a module: how its interpreter ended, and the summary that it ended with.
+struct Judged {
+    status: ExitStatus,
+    summary: Value,
+}
+
+fn judge(python: &Path, module: &str) -> Result<Judged, String> {
     let runner = root().join("faces/python/tests/loop_cpython/run.py");
     let output =
         Command::new(python).arg(runner).arg(module).output().map_err(|error| format!("python: {error}"))?;
-    tally
-        .check(output.status.success(), || format!("{module}: the interpreter ended with {}", output.status));
     let said = String::from_utf8_lossy(&output.stdout);
     let summary: Value = said
         .lines()
@@ -116,7 +123,7 @@ fn judge(python: &Path, module: &str, tally: &mut Tally) -> Result<Value, String
     if summary["failed"].as_array().is_none_or(|failed| !failed.is_empty()) {
         eprintln!("{}", String::from_utf8_lossy(&output.stderr));
     }
-    Ok(summary)
+    Ok(Judged { status: output.status, summary })
 }
 
 /// Why tests were skipped, and how many for each reason.

@@ -7,11 +7,9 @@
 use crate::bench::endurance::{self, Asked, Found};
 use crate::options::Options;
 use crate::server::{cache, root, target};
-use crate::{Outcome, Tally};
+use crate::{Outcome, Tally, at_once};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::sync::Mutex;
-use std::thread;
 
 /// What makes the compiler count edges and comparisons as libFuzzer reads them.
 const FLAGS: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
@@ -28,10 +26,9 @@ const SECONDS_BAR: f64 = 600.0;
 pub(crate) fn run(options: &Options) -> Outcome {
     let targets = wanted(options.text("target", ""))?;
     let seconds = options.value("seconds", 5_u32)?;
-    let processors = thread::available_parallelism().map_or(1, usize::from);
-    let at_once = options.value("at-once", processors)?;
+    let at_once = options.value("at-once", at_once::processors())?;
     let program = build()?;
-    let runs = each(targets, at_once, |name| fuzz(&program, name, seconds))?;
+    let runs = at_once::each(targets, at_once, |name| fuzz(&program, &name, seconds))?;
     let (mut tally, mut found) = (Tally::default(), Vec::new());
     for run in runs {
         found.push(run.found(seconds));
@@ -40,30 +37,6 @@ pub(crate) fn run(options: &Options) -> Outcome {
     found.sort_by(|one, other| one.work.cmp(&other.work));
     endurance::record(options, "fuzz", &found)?;
     Ok(tally)
-}
-
-/// What comes of each target, so many at once.
-fn each<T: Send>(
-    targets: Vec<String>,
-    at_once: usize,
-    run: impl Fn(&str) -> Result<T, String> + Sync,
-) -> Result<Vec<T>, String> {
-    let asked = targets.len();
-    let queue = Mutex::new(targets.into_iter());
-    let next = || queue.lock().map_or(None, |mut queue| queue.next());
-    let work = || std::iter::from_fn(next).map(|name| run(&name)).collect::<Vec<_>>();
-    let ended: Vec<thread::Result<_>> = thread::scope(|scope| {
-        let workers: Vec<_> = (0..at_once.max(1)).map(|_| scope.spawn(work)).collect();
-        workers.into_iter().map(thread::ScopedJoinHandle::join).collect()
-    });
-    let mut runs = Vec::new();
-    for worker in ended {
-        runs.extend(worker.map_err(|_| "a worker panicked, and what it had found is gone".to_owned())?);
-    }
-    if runs.len() != asked {
-        return Err(format!("{} of {asked} targets were run", runs.len()));
-    }
-    runs.into_iter().collect()
 }
 
 /// Those named, or all.
@@ -197,30 +170,4 @@ fn stat(text: &str, name: &str) -> u64 {
 fn after(line: &str, word: &str) -> Option<u64> {
     let (_, rest) = line.split_once(word)?;
     rest.split_whitespace().next()?.parse().ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn names(count: usize) -> Vec<String> {
-        (0..count).map(|n| n.to_string()).collect()
-    }
-
-    #[test]
-    fn every_target_is_run_however_many_at_once() {
-        for at_once in [0, 1, 3, 100] {
-            let mut ran = each(names(20), at_once, |name| Ok(name.to_owned())).unwrap();
-            ran.sort_by_key(|name| name.parse::<u32>().ok());
-            assert_eq!(ran, names(20), "{at_once} at once");
-        }
-    }
-
-    #[test]
-    fn a_worker_that_panics_takes_no_run_away_unseen() {
-        let panics = |name: &str| if name == "3" { panic!("as it should") } else { Ok(()) };
-        assert!(each(names(5), 2, panics).unwrap_err().contains("panicked"));
-        let fails = |name: &str| if name == "3" { Err("it does not start".to_owned()) } else { Ok(()) };
-        assert_eq!(each(names(5), 2, fails).unwrap_err(), "it does not start");
-    }
 }

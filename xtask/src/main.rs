@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod asyncio;
+mod at_once;
 mod bench;
 mod ci;
 mod client;

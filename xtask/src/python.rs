@@ -9,7 +9,7 @@
 
 use crate::options::Options;
 use crate::server::{self, Scratch, cache, root, target};
-use crate::{Outcome, Tally};
+use crate::{Outcome, Tally, at_once};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -30,14 +30,14 @@ pub(crate) fn run(options: &Options) -> Outcome {
     let python = installed_as_asked(&tools, scratch.path(), options)?;
     let mut tally = Tally::default();
     if another(options).is_some() {
-        tests(&python, &without_numpy(options)?, &mut tally)?;
+        tests(&python, options, |name| name != OF_NUMPY, &mut tally)?;
         return Ok(tally);
     }
     let alone = "import thalweg, sys; sys.exit('numpy' in sys.modules)";
     let imported = output(Command::new(&python).args(["-c", alone]))?;
     tally.check(imported.status.success(), || format!("it needs NumPy to be imported: {}", said(&imported)));
     install(&tools, &python, Path::new("numpy"))?;
-    tests(&python, &only(options), &mut tally)?;
+    tests(&python, options, |_| true, &mut tally)?;
     types(&tools, &python, &mut tally)?;
     twins(&tools, &python, scratch.path(), &mut tally)?;
     Ok(tally)
@@ -118,41 +118,48 @@ fn install(tools: &Path, python: &Path, what: &Path) -> Result<(), String> {
     if installed.status.success() { Ok(()) } else { Err(format!("{}: {}", what.display(), said(&installed))) }
 }
 
-/// The tests that were asked for; none means all.
-fn only(options: &Options) -> Vec<String> {
-    options.text("only", "").split(',').filter(|test| !test.is_empty()).map(str::to_owned).collect()
-}
-
-/// The same where there is no NumPy: all of them are named, in one order everywhere.
-fn without_numpy(options: &Options) -> Result<Vec<String>, String> {
-    let only = only(options);
-    if !only.is_empty() {
-        return Ok(only);
-    }
+/// Every module of tests that is `wanted`, in one order everywhere.
+fn modules(wanted: impl Fn(&str) -> bool) -> Result<Vec<String>, String> {
     let files = std::fs::read_dir(root().join(TESTS)).map_err(|e| format!("{TESTS}: {e}"))?;
     let names = files.filter_map(|file| file.ok()?.file_name().into_string().ok());
     let modules = names.filter_map(|name| Some(name.strip_suffix(".py")?.to_owned()));
-    let mut found: Vec<String> =
-        modules.filter(|name| name.starts_with("test_") && name != OF_NUMPY).collect();
+    let mut found: Vec<String> = modules.filter(|name| name.starts_with("test_") && wanted(name)).collect();
     found.sort();
     Ok(found)
 }
 
-fn tests(python: &Path, only: &[String], tally: &mut Tally) -> Result<(), String> {
-    let mut command = Command::new(python);
-    command.args(["-X", "dev", "-m", "unittest"]).current_dir(root().join(TESTS));
-    command.env("THALWEG_PROGRAM", server::build("thalweg-server", "thalweg")?);
-    command.args(only);
-    let ran = output(&mut command)?;
-    let report = String::from_utf8_lossy(&ran.stderr);
-    let (count, failed) = counted(&report);
-    tally.passed += count.saturating_sub(failed);
-    tally.failed += failed;
-    if !ran.status.success() {
-        eprintln!("{report}");
+/// Runs the tests that are named, or those of every module that is `wanted`. Each has a process of its own,
+/// and several run at once: much of their time is spent waiting.
+fn tests(
+    python: &Path,
+    options: &Options,
+    wanted: impl Fn(&str) -> bool,
+    tally: &mut Tally,
+) -> Result<(), String> {
+    let named: Vec<String> =
+        options.text("only", "").split(',').filter(|test| !test.is_empty()).map(str::to_owned).collect();
+    let are_all = named.is_empty();
+    let tests = if are_all { modules(wanted)? } else { named };
+    let program = server::build("thalweg-server", "thalweg")?;
+    let reports = at_once::each(tests, at_once::processors(), |test| {
+        let mut command = Command::new(python);
+        command.args(["-X", "dev", "-m", "unittest", &test]).current_dir(root().join(TESTS));
+        command.env("THALWEG_PROGRAM", &program);
+        Ok((output(&mut command)?, test))
+    })?;
+    let mut in_all = 0;
+    for (ran, test) in reports {
+        let report = String::from_utf8_lossy(&ran.stderr);
+        let (count, failed) = counted(&report);
+        in_all += count;
+        tally.passed += count.saturating_sub(failed);
+        tally.failed += failed;
+        if !ran.status.success() {
+            eprintln!("{test}:\n{report}");
+        }
+        tally.check(ran.status.success() || failed > 0, || format!("{test} ended with {}", ran.status));
     }
-    tally.check(ran.status.success() || failed > 0, || format!("the tests ended with {}", ran.status));
-    tally.check(!only.is_empty() || count >= TESTS_MIN, || format!("{count} tests, {TESTS_MIN} are there"));
+    tally.check(!are_all || in_all >= TESTS_MIN, || format!("{in_all} tests, {TESTS_MIN} are there"));
     Ok(())
 }
 
