@@ -17,6 +17,10 @@ use std::process::{Command, Output};
 const TESTS_MIN: u64 = 480;
 const TESTS: &str = "faces/python/tests";
 
+/// Has interrupts raise: whatever a shell starts in the background is born with them ignored.
+const RUNNER: &str = "import signal, unittest; signal.signal(signal.SIGINT, signal.default_int_handler); \
+    unittest.main(module=None)";
+
 /// The tests that need NumPy.
 const OF_NUMPY: &str = "test_scan";
 
@@ -143,7 +147,7 @@ fn tests(
     let program = server::build("thalweg-server", "thalweg")?;
     let reports = at_once::each(tests, at_once::processors(), |test| {
         let mut command = Command::new(python);
-        command.args(["-X", "dev", "-m", "unittest", &test]).current_dir(root().join(TESTS));
+        command.args(["-X", "dev", "-c", RUNNER, &test]).current_dir(root().join(TESTS));
         command.env("THALWEG_PROGRAM", &program);
         Ok((output(&mut command)?, test))
     })?;

@@ -54,12 +54,9 @@ from thalweg.service import (
     VersionMismatch,
 )
 
-# What a shell runs in the background is born with interrupts ignored.
 INTERRUPTED = """
-import signal
 import sys
 from thalweg.service import SyncClient
-signal.signal(signal.SIGINT, signal.default_int_handler)
 client = SyncClient(sys.argv[1])
 print("waiting", flush=True)
 try:
