@@ -29,18 +29,18 @@ impl<S: Service> Http<S> {
             .free()
             .saturating_add(self.config.overflow_connections_max.saturating_sub(self.overflow_connections));
         let batch = places.clamp(BATCH_BEYOND, BATCH);
-        let Self { doors, service, date, meters, warnings, .. } = self;
+        let Self { listen_sockets, service, date, meters, warnings, .. } = self;
         let Some((entry, descriptor)) = core.entry_and_descriptor(key) else { return 0 };
-        let Some(door) = doors.get_mut(usize::from(entry.flavour)) else { return 0 };
-        let (same_user_only, naming) = (door.same_user_only, door.known_hosts_only);
-        let identity = door.identity.clone();
+        let Some(socket) = listen_sockets.get_mut(usize::from(entry.flavour)) else { return 0 };
+        let (same_user_only, naming) = (socket.same_user_only, socket.known_hosts_only);
+        let identity = socket.identity.clone();
         let mut taken = std::mem::take(&mut self.accepted);
         // A sealed peer would not understand.
         let mut shed = |connection: BorrowedFd<'_>| match identity {
             None => turn_away(service, date, meters, now, Limit::Descriptors, connection),
             Some(_) => meters.overload(Limit::Descriptors),
         };
-        match door.acceptor.accept_or(descriptor, batch, |connection| taken.push(connection), &mut shed) {
+        match socket.acceptor.accept_or(descriptor, batch, |connection| taken.push(connection), &mut shed) {
             Ok(accepted) => {
                 if accepted.exhausted {
                     self.pause_accepting(core, key);
@@ -153,8 +153,8 @@ impl<S: Service> Http<S> {
 
     /// Looks again whether there are descriptors.
     pub(crate) fn accept_again(&mut self, core: &mut HttpCore<S>, key: Key) {
-        let door = core.entry(key).and_then(|entry| self.doors.get(usize::from(entry.flavour)));
-        let interest = door.map_or(Interest::READ, |door| door.interest);
+        let socket = core.entry(key).and_then(|entry| self.listen_sockets.get(usize::from(entry.flavour)));
+        let interest = socket.map_or(Interest::READ, |socket| socket.interest);
         match core.set_interest(key, interest) {
             Ok(()) => drop(self.accept(core, key)),
             // Nobody tells of connections meanwhile.

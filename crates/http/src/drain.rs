@@ -20,7 +20,7 @@ impl<S: Service> Http<S> {
         for key in &keys {
             let listener = core.entry(*key).filter(|entry| entry.role == Role::Listener);
             let Some(number) = listener.map(|entry| usize::from(entry.flavour)) else { continue };
-            if self.doors.get(number).is_some_and(|door| !door.handed_over) {
+            if self.listen_sockets.get(number).is_some_and(|socket| !socket.handed_over) {
                 // Bounded, should they come faster than they are taken in.
                 (0..BACKLOG_ROUNDS).take_while(|_| self.accept(core, *key) > 0).count();
             }

@@ -132,7 +132,7 @@ pub struct Listening {
 
 /// A listener, as one reactor accepts from it.
 #[derive(Debug)]
-pub(crate) struct Door {
+pub(crate) struct ListenSocket {
     pub(crate) acceptor: Acceptor,
     /// How it is watched, but for a pause.
     pub(crate) interest: Interest,
@@ -149,7 +149,7 @@ pub struct Http<S: Service> {
     pub(crate) config: Config,
     pub(crate) heads: Heads,
     /// One per listener, by the index in its entry.
-    pub(crate) doors: Vec<Door>,
+    pub(crate) listen_sockets: Vec<ListenSocket>,
     pub(crate) hosts: Hosts,
     pub(crate) secure: Secure,
     pub(crate) accepted: Vec<OwnedFd>,
@@ -213,7 +213,7 @@ impl<S: Service> Http<S> {
     ) -> io::Result<Self> {
         // Made now, so that a drain is not refused it.
         let control = core.insert_timer(Connection::new(Role::Control))?;
-        let mut doors = Vec::with_capacity(listeners.len());
+        let mut listen_sockets = Vec::with_capacity(listeners.len());
         for (index, listening) in listeners.into_iter().enumerate() {
             let Listening { descriptor, shared, handed_over, identity, same_user_only, known_hosts_only } =
                 listening;
@@ -222,13 +222,20 @@ impl<S: Service> Http<S> {
             let interest = if shared { Interest::SHARED_LISTENER } else { Interest::READ };
             insert(core, descriptor, entry, interest)?;
             let acceptor = Acceptor::new()?;
-            doors.push(Door { acceptor, interest, identity, handed_over, same_user_only, known_hosts_only });
+            listen_sockets.push(ListenSocket {
+                acceptor,
+                interest,
+                identity,
+                handed_over,
+                same_user_only,
+                known_hosts_only,
+            });
         }
         Ok(Self {
             service,
             config,
             heads: Heads::new(config.head_limits),
-            doors,
+            listen_sockets,
             hosts: Hosts::default(),
             secure: Secure::default(),
             accepted: Vec::new(),

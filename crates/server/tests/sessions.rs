@@ -141,7 +141,7 @@ fn settled(count: &dyn Fn() -> usize) -> usize {
 fn a_client_that_is_killed_leaves_nothing_behind_its_lease() {
     let directory = tempfile::tempdir().unwrap();
     let data = directory.path().join("data");
-    // One reactor, so that what the first use of a way leaves for the next is there before anything is counted.
+    // One reactor, so that what the first use of a way leaves for the next is there before it is counted.
     let server = Server::start(&data, "127.0.0.1:0", &["--rpc", "on", "--reactors", "1"]);
     let descriptors = || std::fs::read_dir(format!("/proc/{}/fd", server.child.id())).unwrap().count();
     let forks = || {

@@ -576,21 +576,16 @@ fn a_count_that_waited_for_its_turn_looks_at_no_more_than_others_have_the_patien
     assert_eq!(count, keys as u64);
 }
 
-#[test]
-fn a_reactor_with_nothing_else_to_do_takes_what_waits_for_a_busy_thread() {
+/// A state of so many keys, a page of them that takes too long for a reactor, and the only thread, which is
+/// busy until the test sends it a word.
+fn busy(keys: usize) -> (Service, StateRequest<'static>, std::sync::mpsc::Sender<()>) {
     let store = Store::memory(thalweg_log::Options::default()).unwrap();
-    let mut service = Service::new(&store, "state", ServiceOptions { threads: 1, ..Default::default() });
+    let service = Service::new(&store, "state", ServiceOptions { threads: 1, ..Default::default() });
     let state = service.state().unwrap();
-    let keys = ALONE + BUSY + 2;
     let change = |key| crate::Change::Put(format!("{key:07}").into(), b"1"[..].into());
     state.write(state.main(), &(0..keys).map(change).collect(), now()).unwrap();
-    let mut caller = orders::Caller::new(&service);
-    let count =
-        StateRequest::Count(StateCount { place: "main".into(), start: None, until: None, view: None });
     let limit = u32::try_from(ALONE).unwrap();
-    let page =
-        StateRequest::Scan(StateScan { place: "main".into(), start: None, limit: Some(limit), view: None });
-    assert!(!service.help(), "nothing waits");
+    let page = StateScan { place: "main".into(), start: None, limit: Some(limit), view: None };
     let (finish, finished) = channel::<()>();
     let (begun, begins) = channel();
     service.core.workers.execute(Box::new(move || {
@@ -598,6 +593,16 @@ fn a_reactor_with_nothing_else_to_do_takes_what_waits_for_a_busy_thread() {
         finished.recv().unwrap();
     }));
     begins.recv().unwrap();
+    (service, StateRequest::Scan(page), finish)
+}
+
+#[test]
+fn a_reactor_with_nothing_else_to_do_takes_what_waits_for_a_busy_thread() {
+    let (mut service, page, finish) = busy(ALONE + BUSY + 2);
+    let mut caller = orders::Caller::new(&service);
+    let count =
+        StateRequest::Count(StateCount { place: "main".into(), start: None, until: None, view: None });
+    assert!(!service.help(), "nothing waits");
     caller.ask(&count);
     assert!(service.help(), "the only thread is busy");
     assert!(service.help(), "what is left of it waits again");
@@ -614,29 +619,9 @@ fn a_reactor_with_nothing_else_to_do_takes_what_waits_for_a_busy_thread() {
     assert_eq!(service.waiting_bytes(), 0);
 }
 
-/// A state with enough keys for a page that takes too long for a reactor, whose only thread is busy until the
-/// test sends it a word.
-fn busy() -> (Service, StateRequest<'static>, std::sync::mpsc::Sender<()>) {
-    let store = Store::memory(thalweg_log::Options::default()).unwrap();
-    let service = Service::new(&store, "state", ServiceOptions { threads: 1, ..Default::default() });
-    let state = service.state().unwrap();
-    let change = |key| crate::Change::Put(format!("{key:07}").into(), b"1"[..].into());
-    state.write(state.main(), &(0..ALONE + 1).map(change).collect(), now()).unwrap();
-    let limit = u32::try_from(ALONE).unwrap();
-    let page = StateScan { place: "main".into(), start: None, limit: Some(limit), view: None };
-    let (finish, finished) = channel::<()>();
-    let (begun, begins) = channel();
-    service.core.workers.execute(Box::new(move || {
-        begun.send(()).unwrap();
-        finished.recv().unwrap();
-    }));
-    begins.recv().unwrap();
-    (service, StateRequest::Scan(page), finish)
-}
-
 #[test]
 fn what_holds_turns_goes_before_calls_that_hold_none() {
-    let (service, page, finish) = busy();
+    let (service, page, finish) = busy(ALONE + 1);
     let core = &service.core;
     let main = Key::Fork(core.state().unwrap().main());
     let mut caller = orders::Caller::new(&service);
@@ -667,7 +652,7 @@ fn what_nobody_waits_for_any_more_is_not_done() {
             self.0.core.settle(Outcome::elsewhere(rest), BUSY, Asked::new(1, reply));
         }
     }
-    let (mut service, _, finish) = busy();
+    let (mut service, _, finish) = busy(ALONE + 1);
     let (wake, answered) = channel();
     let mut local = Local::new(ERROR_TAG, 64, move || _ = wake.send(()));
     let count = Arc::<AtomicUsize>::default();
@@ -813,15 +798,7 @@ fn what_is_left_of_a_call_is_done_though_its_job_came_while_it_was_helped() {
             self.0.core.settle(Outcome::elsewhere_within(1, rest), BUSY, asked);
         }
     }
-    let store = Store::memory(thalweg_log::Options::default()).unwrap();
-    let mut service = Service::new(&store, "state", ServiceOptions { threads: 1, ..Default::default() });
-    let (finish, finished) = channel::<()>();
-    let (begun, begins) = channel();
-    service.core.workers.execute(Box::new(move || {
-        begun.send(()).unwrap();
-        finished.recv().unwrap();
-    }));
-    begins.recv().unwrap();
+    let (mut service, _, finish) = busy(1);
     let (wake, answered) = channel();
     let mut local = Local::new(ERROR_TAG, 64, move || _ = wake.send(()));
     let mut slow = Slow(service.clone(), finish);
