@@ -127,8 +127,7 @@ pub(crate) fn run(options: &Options) -> Outcome {
         let Tally { passed, failed } = judged.tally;
         let skipped = if judged.skipped { "  skipped" } else { "" };
         println!("{name:<20}{passed:>8}{failed:>8}{:>10.1}{skipped}", took.as_secs_f64());
-        total.passed += passed;
-        total.failed += failed;
+        total.add(judged.tally);
     }
     for failed in done.into_iter().filter(|done| done.judged.tally.failed > 0) {
         println!("\n== {} failed, and said:", failed.name);
@@ -152,8 +151,7 @@ impl Judged {
         self.skipped |= is_skip(line, step.name);
         let Some(counted) = count(line, step.name) else { return };
         self.counts = true;
-        self.tally.passed += counted.passed;
-        self.tally.failed += counted.failed;
+        self.tally.add(counted);
     }
 
     /// The step has ended.

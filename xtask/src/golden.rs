@@ -11,7 +11,7 @@ mod words;
 use crate::codegen::LANGUAGES;
 use crate::options::Options;
 use crate::server::{cache, root, target};
-use crate::{Outcome, Tally};
+use crate::{Outcome, Tally, at_once};
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -73,20 +73,13 @@ pub(crate) fn run(options: &Options) -> Outcome {
     write(&bench.work.join("anything.jsonc"), &words::schema())?;
     write(&bench.work.join("flowing.jsonc"), &FLOWING.replace("its end", AWKWARD))?;
     let mut tally = Tally::default();
+    let chosen = LANGUAGES.iter().filter(|(_, name)| only.is_empty() || only.contains(name)).collect();
+    let came =
+        at_once::each(chosen, at_once::processors(), |(lang, name)| bench.judge_language(*lang, name))?;
     let mut judged = Vec::new();
-    for (lang, name) in LANGUAGES.iter().filter(|(_, name)| only.is_empty() || only.contains(name)) {
-        bench.generate(*lang, name)?;
-        let outcomes = bench.outcomes(name);
-        let _ = fs::remove_file(&outcomes);
-        match lang {
-            Language::Rust => bench.rust(&mut tally)?,
-            Language::Ts => bench.typescript(&mut tally)?,
-            Language::Python => bench.python(&mut tally)?,
-            Language::Cpp => bench.cpp(&mut tally)?,
-            Language::Zig => bench.zig(&mut tally)?,
-            Language::Erlang => bench.erlang(&mut tally)?,
-        }
-        judged.push((name, fs::read_to_string(outcomes).unwrap_or_default()));
+    for (of_language, name, outcomes) in came {
+        tally.add(of_language);
+        judged.push((name, outcomes));
     }
     if let Some((first, rest)) = judged.split_first() {
         tally.check(first.1.lines().count() == 10_000, || format!("{} left no outcomes", first.0));
@@ -101,6 +94,23 @@ pub(crate) fn run(options: &Options) -> Outcome {
 }
 
 impl Bench {
+    /// What came of a language: its checks, its name, and the outcomes of its mutated frames.
+    fn judge_language<'a>(&self, lang: Language, name: &'a str) -> Result<(Tally, &'a str, String), String> {
+        let mut tally = Tally::default();
+        self.generate(lang, name)?;
+        let outcomes = self.outcomes(name);
+        let _ = fs::remove_file(&outcomes);
+        match lang {
+            Language::Rust => self.rust(&mut tally)?,
+            Language::Ts => self.typescript(&mut tally)?,
+            Language::Python => self.python(&mut tally)?,
+            Language::Cpp => self.cpp(&mut tally)?,
+            Language::Zig => self.zig(&mut tally)?,
+            Language::Erlang => self.erlang(&mut tally)?,
+        }
+        Ok((tally, name, fs::read_to_string(outcomes).unwrap_or_default()))
+    }
+
     fn outcomes(&self, name: &str) -> PathBuf {
         self.work.join(format!("{name}.outcomes"))
     }

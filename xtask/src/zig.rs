@@ -5,7 +5,7 @@
 use crate::options::Options;
 use crate::programs::{self, Programs};
 use crate::server::{Scratch, cache, root, target};
-use crate::{Outcome, Tally, golden};
+use crate::{Outcome, Tally, at_once, golden};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -24,17 +24,24 @@ pub(crate) fn run(_options: &Options) -> Outcome {
     // The newest lays code out differently.
     let formatted = zig(COMPILERS[0]).args(["fmt", "--check"]).arg(face()).status();
     tally.check(formatted.is_ok_and(|status| status.success()), || "zig fmt".to_owned());
-    for compiler in COMPILERS {
-        let scratch = Scratch::new(compiler)?;
-        let caches = target().join("zig/cache").join(compiler);
-        let mut package = zig(compiler);
-        package.arg("build").env("ZIG_LOCAL_CACHE_DIR", &caches).env("ZIG_GLOBAL_CACHE_DIR", &caches);
-        let built = programs::output(package.current_dir(face()));
-        tally.check(built.is_ok(), || format!("{compiler}: zig build: {built:?}"));
-        let tests = build(compiler, "tests/face.zig")?;
-        let output = programs::output(Command::new(tests).arg(scratch.path()))?;
-        programs::count(&mut tally, "face-zig", &output);
+    // A compiler keeps one processor busy for most of its time.
+    for judged in at_once::each(COMPILERS.to_vec(), at_once::processors(), judge)? {
+        tally.add(judged);
     }
+    Ok(tally)
+}
+
+fn judge(compiler: &str) -> Outcome {
+    let mut tally = Tally::default();
+    let scratch = Scratch::new(compiler)?;
+    let caches = target().join("zig/cache").join(compiler);
+    let mut package = zig(compiler);
+    package.arg("build").env("ZIG_LOCAL_CACHE_DIR", &caches).env("ZIG_GLOBAL_CACHE_DIR", &caches);
+    let built = programs::output(package.current_dir(face()));
+    tally.check(built.is_ok(), || format!("{compiler}: zig build: {built:?}"));
+    let tests = build(compiler, "tests/face.zig")?;
+    let output = programs::output(Command::new(tests).arg(scratch.path()))?;
+    programs::count(&mut tally, "face-zig", &output);
     Ok(tally)
 }
 
