@@ -5,7 +5,7 @@
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/thalweg
 ifeq ($(CI),true)
 export CARGO_TARGET_DIR ?= $(CACHE)/target
-# Every build there is the first or the last of its checkout.
+# A fresh checkout has no earlier build that an increment would be of.
 export CARGO_INCREMENTAL ?= 0
 endif
 # The pinned Node.js, when the machine's own is too old (see .ci/tools).

@@ -127,7 +127,7 @@ impl Simulation {
             .map_err(|error| format!("cargo: {error}"))?;
         let said =
             String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-        // A name that no test has would pass as well, and one that two have would be judged once.
+        // A name that no test has would pass as well, and one that two packages have would be run twice.
         let ran = said.matches("test result: ok. 1 passed").count() == 1;
         Ok((!output.status.success() || !ran).then(|| last_lines(&said)))
     }

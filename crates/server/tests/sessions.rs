@@ -5,7 +5,7 @@
 
 mod common;
 
-use common::{PATIENCE, Server, ask};
+use common::{PATIENCE, Server, ask, until};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -124,16 +124,14 @@ fn held(server: &Server) -> (u64, u64) {
 }
 
 /// What is counted, once connections that ended are gone: the same ten times in a row.
-fn settled(count: &dyn Fn() -> usize) -> usize {
-    let begun = Instant::now();
+fn settled(count: impl Fn() -> usize) -> usize {
     let (mut last, mut same) = (count(), 0);
-    while same < 10 {
-        assert!(begun.elapsed() < PATIENCE, "it changes all the time");
-        std::thread::sleep(Duration::from_millis(20));
+    until("nothing is opened and closed", || {
         let now = count();
         same = if now == last { same + 1 } else { 0 };
         last = now;
-    }
+        same == 10
+    });
     last
 }
 
@@ -154,7 +152,7 @@ fn a_client_that_is_killed_leaves_nothing_behind_its_lease() {
         session.snapshot().unwrap();
         session.put("held/0", &vec![b'x'; PART_BYTES]).unwrap();
         session.close().unwrap();
-        let open = settled(&descriptors);
+        let open = settled(descriptors);
         let mut client = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "the_client", "--nocapture"])
             .envs([(CLIENT_WAY, way), (CLIENT_AT, &format!("{} {}", server.address(), data.display()))])
