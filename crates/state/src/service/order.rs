@@ -49,6 +49,8 @@ pub(super) type Held = Turn<Key, Arc<Workers>>;
 
 /// How many keys a call may look at where it is; each is a few nanoseconds.
 pub(super) type Budget = usize;
+/// Where there is no room for an answer: what a turn is needed for is done, and the rest elsewhere.
+pub(super) const NO_ROOM: Budget = 0;
 /// On a reactor that has others to serve.
 pub(super) const BUSY: Budget = 512;
 /// On a reactor where handing it over would win nothing: nobody else waits, or every thread for what takes
@@ -211,8 +213,12 @@ impl Core {
                     None => {
                         let Some(asked) = self.let_wait(asked) else { return };
                         let core = Arc::clone(self);
+                        let reads = places.iter().all(|(_, access)| *access == Access::Read);
                         // On a thread for what takes long.
-                        let rest = move |held| core.settle(rest(&core, (held, UNLIMITED)), UNLIMITED, asked);
+                        let rest = move |held| {
+                            let budget = if reads && !asked.has_room() { NO_ROOM } else { UNLIMITED };
+                            core.settle(rest(&core, (held, budget)), budget, asked);
+                        };
                         return self.turns.schedule_all(&places, rest);
                     }
                 },

@@ -6,7 +6,7 @@ use super::Core;
 use super::answer::Answer;
 use super::calls::Place;
 use super::lines::both;
-use super::order::{Budget, ENDLESS, Key, LONG, Outcome, Places};
+use super::order::{Budget, ENDLESS, Key, LONG, NO_ROOM, Outcome, Places};
 use super::refusal::Refusal;
 use super::sessions::{Live, Token};
 use crate::fork::View;
@@ -113,7 +113,11 @@ impl Core {
             spot => Ok(Outcome::in_turns(spot.places(), move |core, held, budget| {
                 let seen = core.see(spot);
                 drop(held);
-                seen.map(|seen| look(seen, budget)).into()
+                let look_at = |seen| match budget {
+                    NO_ROOM => Outcome::elsewhere_within(0, move |_, budget| look(seen, budget)),
+                    budget => look(seen, budget),
+                };
+                seen.map(look_at).into()
             })),
         }
     }

@@ -30,6 +30,15 @@ fn served() -> Service {
     service
 }
 
+/// Waits for something that others do.
+fn until(is_so: impl Fn() -> bool, what: impl Fn() -> String) {
+    let end = Instant::now() + Duration::from_secs(60);
+    while !is_so() {
+        assert!(Instant::now() < end, "{}", what());
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 /// Begins a call.
 fn begin(core: &Arc<Core>, request: StateRequest<'_>, budget: Budget) -> Outcome {
     let mut frame = Vec::new();
@@ -503,13 +512,7 @@ fn what_differs_waits_for_both_places() {
         std::thread::scope(|scope| {
             let asked = scope.spawn(|| ask("main", &of_fork));
             let waits = || core.turns.in_flight() == kept.len() + 2;
-            let patience = (0..10_000).find(|_| {
-                waits() || {
-                    std::thread::sleep(Duration::from_millis(1));
-                    false
-                }
-            });
-            assert!(patience.is_some(), "it is in line for both");
+            until(waits, || "it is not in line for both".to_owned());
             drop(held);
             assert_eq!(asked.join().unwrap(), Ok(1));
         });
@@ -683,16 +686,21 @@ fn what_a_client_does_not_read_is_not_made() {
     const CALLS: usize = 200;
     let directory = tempfile::tempdir().unwrap();
     let service = served();
+    let core = &service.core;
     let state = service.state().unwrap();
     let value = crate::Value::from(vec![b'1'; 100]);
     let change = |key| crate::Change::Put(format!("{key:07}").into(), value.clone());
     let offset = state.write(state.main(), &(0..10_000).map(change).collect(), now()).unwrap().next;
     let limit = Some(10_000);
-    let scan = StateRequest::Scan(StateScan { place: "main".into(), start: None, limit, view: None });
+    let scan = |view| StateRequest::Scan(StateScan { place: "main".into(), start: None, limit, view });
     let history = StateHistory { fork: "main".into(), offset, start: None, limit };
-    for (file, request) in
-        [("scan.sock", scan.clone()), ("scan.shm", scan), ("history.shm", StateRequest::History(history))]
-    {
+    for (file, request, waits_for_its_turn) in [
+        ("scan.sock", scan(None), false),
+        ("scan.shm", scan(None), false),
+        ("history.shm", StateRequest::History(history), false),
+        ("pending.sock", scan(Some(View::Pending)), true),
+        ("pending.shm", scan(Some(View::Pending)), true),
+    ] {
         let endpoint: Endpoint = directory.path().join(file).to_str().unwrap().parse().unwrap();
         let options = ServerOptions { error_tag: ERROR_TAG.to_owned().into(), ..ServerOptions::default() };
         let mut server = Server::bind(std::slice::from_ref(&endpoint), options).unwrap();
@@ -704,21 +712,22 @@ fn what_a_client_does_not_read_is_not_made() {
         let mut fork = Vec::new();
         StateRequest::Fork(StateFork { parent: "main".into(), offset: Some(offset) }).encode(&mut fork);
         let ask = || {
+            let written = core.turn(Key::Fork(state.main()), Access::Write).unwrap();
             let mut client = Client::connect(&endpoint, ClientOptions::default()).unwrap();
             let calls: Vec<_> =
                 (0..CALLS).map(|_| client.call(&frame, CallOptions::default()).unwrap()).collect();
             // Behind the histories, on their thread; it holds a turn that a drop waits for, so it is made.
             client.call(&fork, CallOptions::default()).unwrap();
             client.flush().unwrap();
+            let in_line = 1 + if waits_for_its_turn { CALLS } else { 0 };
+            until(|| core.turns.in_flight() == 1 + in_line, || format!("{file}: it is not in line"));
+            drop(written);
             (client, calls)
         };
         let forks = state.count();
         // Those that wait, once no more have been answered for a while.
         let waiting = || {
-            let until = std::time::Instant::now() + Duration::from_secs(60);
-            while service.waiting_bytes() == 0 && std::time::Instant::now() < until {
-                std::thread::sleep(Duration::from_millis(1));
-            }
+            until(|| service.waiting_bytes() > 0, || format!("{file}: none waits"));
             let (mut bytes, mut steady) = (0, 0);
             while steady < 30 {
                 std::thread::sleep(Duration::from_millis(10));
@@ -731,27 +740,16 @@ fn what_a_client_does_not_read_is_not_made() {
         let (mut client, calls) = ask();
         let left = waiting();
         assert!(left >= CALLS - 40, "{file}: {left} wait, and the others were answered to nobody");
-        let until = std::time::Instant::now() + Duration::from_secs(60);
-        while state.count() == forks {
-            assert!(
-                std::time::Instant::now() < until,
-                "{file}: a fork waits for a client that reads nothing"
-            );
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        until(|| state.count() > forks, || format!("{file}: a fork waits for a client that reads nothing"));
         for call in calls {
             assert!(client.wait(call).unwrap().len() > 1_000_000, "{file}");
         }
         assert_eq!(service.waiting_bytes(), 0, "{file}");
         // One that goes leaves nothing behind.
         let (client, _) = ask();
-        assert!(waiting() > 0);
+        assert!(waiting() > 0, "{file}");
         drop(client);
-        let until = std::time::Instant::now() + Duration::from_secs(60);
-        while service.waiting_bytes() > 0 {
-            assert!(std::time::Instant::now() < until, "{file}: {} bytes", service.waiting_bytes());
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        until(|| service.waiting_bytes() == 0, || format!("{file}: {} bytes", service.waiting_bytes()));
         stopper.stop();
         running.join().unwrap().unwrap();
     }
