@@ -422,9 +422,11 @@ fn what_ends_with_the_connection_says_whether_it_was_sent() {
         let error = client.wait(lost).unwrap_err();
         assert_eq!((error.fault, error.retry()), (Fault::Disconnected, Retry::Unknown), "{way:?}");
         let lost_words = error.to_string();
-        // Whether its bytes left is the kernel's secret, and shows in the fault.
+        // Whether its bytes left a socket is the kernel's secret, and shows in the fault; of a ring it can be
+        // seen that nobody read them.
         let error = client.wait(never).unwrap_err();
-        assert!(matches!(error.fault, Fault::NotSent | Fault::Disconnected), "{way:?}: {error}");
+        let is_not_sent = error.fault == Fault::NotSent;
+        assert!(is_not_sent || way != Way::Shared && error.fault == Fault::Disconnected, "{way:?}: {error}");
         assert!(error.detail.contains(&endpoint.to_string()));
         let words = [lost_words, error.to_string()];
         assert!(words.iter().all(|words| !words.contains(": :") && !words.ends_with(": ")), "{words:?}");

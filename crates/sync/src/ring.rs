@@ -247,10 +247,10 @@ impl<P: Place, O: Orderings> End<P, O> {
         wanted.bytes() && self.pending() || wanted.space() && self.has_space()
     }
 
-    /// Whether the peer has read all that was written. One load.
+    /// Bytes that were written and the peer has not read: what it read it took before it says so. One load.
     #[inline]
-    pub fn is_read(&self) -> bool {
-        self.outgoing.is_read(&self.place)
+    pub fn unread_bytes(&self) -> u64 {
+        self.outgoing.unread_bytes(&self.place)
     }
 
     /// After reads and writes: whether the peer declared itself asleep for what was done since the last such

@@ -144,10 +144,10 @@ impl SharedEnd {
         self.end.has(wanted)
     }
 
-    /// Whether the peer has read all that was written. One load.
+    /// Bytes that were written and the peer has not read. One load.
     #[inline]
-    pub fn is_read(&self) -> bool {
-        self.end.is_read()
+    pub fn unread_bytes(&self) -> u64 {
+        self.end.unread_bytes()
     }
 
     /// Declares that this side is about to sleep until there is what is wanted, and looks once more. `true`:

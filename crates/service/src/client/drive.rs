@@ -196,7 +196,7 @@ impl Client {
             }
             Err(error) => {
                 self.line = Line::Down(error.clone());
-                self.session.disconnect(|_| error.clone());
+                self.session.disconnect(0, |_| error.clone());
                 1
             }
         }
@@ -234,7 +234,11 @@ impl Client {
             detail.push_str(": ");
         }
         let error = Error { detail: detail + &error.detail, ..error };
-        self.session.disconnect(|left| {
+        let unread_bytes = match &self.line {
+            Line::Up(link) => link.unread_bytes(),
+            _ => 0,
+        };
+        self.session.disconnect(unread_bytes, |left| {
             let fault = match error.fault {
                 fault if turned_away.is_some() => fault,
                 _ if !left => Fault::NotSent,

@@ -62,6 +62,12 @@ impl Link {
         self.ended
     }
 
+    /// Bytes that were written, and that a peer that is gone never read. None over a socket, where nobody
+    /// knows, and none while the peer may still read them.
+    pub(crate) fn unread_bytes(&self) -> u64 {
+        self.shared.as_ref().filter(|_| self.ended).map_or(0, SharedEnd::unread_bytes)
+    }
+
     /// Writes what can be written now.
     pub(crate) fn write(&mut self, pieces: &[IoSlice<'_>]) -> Result<Written, Error> {
         let Some(end) = &mut self.shared else {

@@ -402,13 +402,14 @@ impl Session {
         welcome.filter(|welcome| welcome.fault != 0)
     }
 
-    /// The connection ended, or is given up. What arrived whole is kept, every other call fails with what
-    /// `why` says of one whose request may have left, or has not.
-    pub(crate) fn disconnect(&mut self, why: impl Fn(bool) -> Error) {
+    /// The connection ended, or is given up, and of what was written last the peer never read `unread_bytes`.
+    /// What arrived whole is kept, every other call fails with what `why` says of one whose request may have
+    /// left, or has not.
+    pub(crate) fn disconnect(&mut self, unread_bytes: u64, why: impl Fn(bool) -> Error) {
         while let Some(found) = self.arrive() {
             self.stash(found);
         }
-        for (call, left) in self.calls.all(self.outgoing.written()) {
+        for (call, left) in self.calls.all(self.outgoing.written().saturating_sub(unread_bytes)) {
             self.failures.push_back((call, why(left)));
         }
         self.outgoing = Outgoing::default();

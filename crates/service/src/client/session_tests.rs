@@ -46,7 +46,7 @@ fn told(session: &Session, found: &Found) -> String {
 }
 
 fn disconnect(session: &mut Session) {
-    session.disconnect(|left| Error::new(if left { Fault::Disconnected } else { Fault::NotSent }, ""));
+    session.disconnect(0, |left| Error::new(if left { Fault::Disconnected } else { Fault::NotSent }, ""));
 }
 
 #[test]

@@ -186,7 +186,7 @@ impl Engine {
         self.statistics.clients -= 1;
         if let Entry::Client(client) = removed.entry {
             if let Some(ring) = &client.ring {
-                is_heard &= ring.end.is_read();
+                is_heard &= ring.end.unread_bytes() == 0;
                 self.promised_bytes -= ring.end.promised_bytes();
                 self.statistics.shared_clients -= 1;
                 collector.polled.retain(|polled| *polled != key);

@@ -160,9 +160,11 @@ impl Outgoing {
         unread <= ring_bytes / 2 || unread > ring_bytes
     }
 
+    /// Bytes that were written and the peer has not read; none where its word lies.
     #[inline]
-    pub(super) fn is_read<P: Place>(&self, place: &P) -> bool {
-        self.tail == self.head_word(place).load(Ordering::Relaxed)
+    pub(super) fn unread_bytes<P: Place>(&self, place: &P) -> u64 {
+        let unread = self.tail.wrapping_sub(self.head_word(place).load(Ordering::Relaxed));
+        if unread <= ring_bytes(place, self.ring) { unread } else { 0 }
     }
 }
 
