@@ -15,7 +15,7 @@
 use crate::error::{CommitError, Damage, ReadError};
 use crate::extents::Extent;
 use crate::fork_needs::{Need, drop_unneeded};
-use crate::log::{Inner, Log, Phase};
+use crate::log::{Inner, Log};
 use crate::store::Shared;
 use crate::{LogId, Offset};
 use smallvec::SmallVec;
@@ -167,7 +167,7 @@ impl Inner {
 
     /// Deleted, and nobody inherits from it.
     pub(crate) fn is_gone(&self) -> bool {
-        self.phase == Phase::Deleted && self.children == 0
+        self.is_deleted() && self.children == 0
     }
 
     /// It takes commits or is a tombstone: no other log can be given its name.

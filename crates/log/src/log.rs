@@ -465,6 +465,11 @@ impl Inner {
         }
     }
 
+    /// Whether readers see that it was deleted.
+    pub(crate) fn is_deleted(&self) -> bool {
+        self.phase == Phase::Deleted
+    }
+
     /// Makes all that is staged visible: it is known to be there.
     pub(crate) fn show(&mut self) {
         self.phase = if self.phase.is_deleting() { Phase::Deleted } else { Phase::Live };

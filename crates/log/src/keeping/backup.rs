@@ -196,6 +196,9 @@ impl Attached {
     /// [`BackupError`]; nothing is left in `to` then, nor `to` itself where it was made.
     pub fn backup(&self, to: &Path) -> Result<Backup, BackupError> {
         let (disk, directory) = self.disk_and_directory();
+        // Where it was another may be by now.
+        let is_there = self.check_presence();
+        is_there.map_err(|source| BackupError::Io { action: "read", file: directory.to_owned(), source })?;
         backup(disk, directory, to)
     }
 }

@@ -161,6 +161,11 @@ impl Attached {
         self.context.segments.release(keep);
     }
 
+    /// Whether its store is where it was.
+    pub(crate) fn check_presence(&self) -> io::Result<()> {
+        self.neighbour.catch_up().map(drop)
+    }
+
     /// The disk and the directory it is in.
     pub(crate) fn disk_and_directory(&self) -> (&Disk, &Path) {
         (&self.neighbour.disk, &self.neighbour.directory)

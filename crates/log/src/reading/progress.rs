@@ -170,6 +170,11 @@ impl Progress {
                 source.leap(self.part, &mut self.walk);
                 self.more(source)
             }
+            // What is missing went with the log.
+            Step::Gap(..) if source.is_deleted() => {
+                self.ended = Some(Ended::Deleted);
+                return Err(ReadError::Deleted);
+            }
             Step::Gap(from, to) if source.is_purged(to) => {
                 self.skipped += to - from;
                 Ok(true)

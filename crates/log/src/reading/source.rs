@@ -390,10 +390,16 @@ impl Source {
         walk.leap(self.view(), next.min(walk.limit));
     }
 
-    /// Whether everything below an offset was purged from this log. What an ancestor purges stays as far as
+    /// Whether readers see that the log was deleted.
+    pub(crate) fn is_deleted(&self) -> bool {
+        self.log.lock().is_deleted()
+    }
+
+    /// Whether everything below an offset was purged from this log, by itself or with it. What an ancestor purges stays as far as
     /// it is inherited.
     pub(crate) fn is_purged(&self, below: Offset) -> bool {
-        self.log.lock().first_visible >= below
+        let inner = self.log.lock();
+        inner.first_visible >= below || inner.is_deleted()
     }
 }
 

@@ -50,6 +50,8 @@ fn whoever_sleeps_until_something_comes_to_a_store_that_is_gone_is_told() {
         });
         let how = if in_its_place { "another store" } else { "removed" };
         assert!(is_told(attached.find(b"a").err(), &[how]));
+        let refused = attached.backup(&at("copy")).unwrap_err().to_string();
+        assert!(refused.contains(how) && !at("copy").exists(), "{refused}");
         // Of the words that it looks at none has moved.
         assert!(!maps.register(std::task::Waker::noop(), || false).unwrap());
         assert!(is_told(maps.check_presence().err(), &[how]));

@@ -2,7 +2,8 @@
 
 use super::store::{config, open, os, payload, small};
 use crate::{
-    Attached, CommitError, Durability, Fork, NewLogs, Options, Purge, Query, ReadError, Reader, Start, Store,
+    Attached, CommitError, Durability, Ended, Fork, NewLogs, Options, Purge, Query, ReadError, Reader, Start,
+    Store,
 };
 use parking_lot::Mutex;
 use proptest::prelude::*;
@@ -164,6 +165,35 @@ fn a_purge_of_a_log_that_is_not_there_says_so() {
     let purge = Purge { log: Some(b"b"), destroy: true, ..Purge::default() };
     assert_eq!(store.purge(&purge), Err(CommitError::NoLog { name: "b".into() }));
     assert_eq!(times(&store, b"a"), [1, 2, 3]);
+}
+
+/// Between what it has read and the frame that says so lies what went with the log.
+#[test]
+fn a_cursor_whose_log_is_destroyed_is_told_so_and_not_of_damage() {
+    for another_stays in [false, true] {
+        let directory = tempfile::tempdir().unwrap();
+        let store = open(directory.path(), Options { durability: Durability::Os, ..small() });
+        filled(&store, b"a", 5);
+        let attached = Attached::open(&Disk::Real, directory.path()).unwrap();
+        let theirs = attached.find(b"a").unwrap().unwrap();
+        let mut cursors = [
+            store.reader(&store.find(b"a").unwrap()).follow(&Query::default()),
+            attached.reader(&theirs).follow(&Query::default()),
+        ];
+        for cursor in &mut cursors {
+            assert_eq!(std::iter::from_fn(|| cursor.next().unwrap().map(|entry| entry.time)).count(), 5);
+        }
+        filled(&store, b"a", 200);
+        if another_stays {
+            filled(&store, b"b", 1);
+        }
+        store.purge(&Purge { log: Some(b"a"), destroy: true, ..Purge::default() }).unwrap();
+        for cursor in &mut cursors {
+            assert_eq!(cursor.next().err(), Some(ReadError::Deleted), "another stays: {another_stays}");
+            assert_eq!(cursor.ended(), Some(Ended::Deleted));
+        }
+        assert!(store.damage().is_empty() && attached.damage().is_empty());
+    }
 }
 
 #[test]
