@@ -288,6 +288,8 @@ class Walk extends Standing {
       if (from + FRAME_BYTES <= bound) {
         let end = this.verified(segment, from, bound, newest)
         if (segment.runs !== null && end > from) {
+          // Bytes are left out in front of every run.
+          this.leave()
           this.shift = segment.shiftAt(from)
           end = Math.min(end, segment.runEnd(from))
         }

@@ -6,7 +6,7 @@ const assert = require("node:assert/strict")
 const { cpSync, readFileSync, rmSync, writeFileSync } = require("node:fs")
 const { join } = require("node:path")
 const test = require("node:test")
-const { drain, folder, open, store } = require("./helpers.js")
+const { drain, folder, open, store, writeAnew } = require("./helpers.js")
 
 const numbers = (first, end) => Array.from({ length: end - first }, (_, n) => first + n)
 
@@ -86,6 +86,45 @@ test("a segment that is missing is a gap: it is told, not passed over", async (c
   assert.ok(seen.length > 20 && rest.length > 20 && rest[0] > seen.length)
   assert.deepEqual(rest, rest.map((_, n) => rest[0] + n))
   assert.equal(rest.at(-1), 199)
+})
+
+test("entries that are missing between the runs of a segment that was written anew are told, not passed over", async (context) => {
+  const path = folder(context)
+  const options = { durability: "os", segmentBytesMin: 65_536, segmentBytesMax: 65_536 }
+  const opened = open(path, options)
+  const logs = ["a", "b"].map((name) => opened.log(name))
+  logs[0].appendSync("first", { time: 0 })
+  opened.rotate()
+  for (let time = 1; time < 4; time++) {
+    await opened.transaction((work) => logs.forEach((log) => work.append(log, "kept")), { time })
+    if (time < 3) logs[0].appendSync(Buffer.alloc(20_000), { time })
+  }
+  opened.rotate()
+  await opened.close()
+  // A store that purged them has a file in which they are missing, and this one did not purge them.
+  const purged = folder(context)
+  cpSync(path, purged, { recursive: true })
+  const twin = open(purged, options)
+  await twin.purge({ log: "a" })
+  await writeAnew(twin, "segment-0000000002")
+  await twin.close()
+  cpSync(join(purged, "segment-0000000002"), join(path, "segment-0000000002"))
+  for (const readOnly of [true, false]) {
+    const reader = store(context, { path, ...options, readOnly })
+    const cursor = reader.log("a").cursor()
+    const met = []
+    const read = () => {
+      while (cursor.next()) met.push(cursor.time)
+    }
+    for (const times of [[0, 1], [0, 1, 2]]) {
+      assert.throws(read, { code: "DAMAGED", message: /entries are missing/ })
+      assert.deepEqual(met, times)
+      cursor.resume()
+    }
+    read()
+    assert.deepEqual([met, cursor.skipped], [[0, 1, 2, 3], 0])
+    await reader.close()
+  }
 })
 
 test("what a read comes upon is among the damage of the store from then on, and of a closed one nothing is told", async (context) => {

@@ -1,6 +1,6 @@
 "use strict"
 
-const { mkdtempSync, rmSync } = require("node:fs")
+const { mkdtempSync, rmSync, statSync } = require("node:fs")
 const { tmpdir } = require("node:os")
 const { join } = require("node:path")
 // The package as users have it: by its name when it is installed, else the sources.
@@ -46,6 +46,19 @@ function drain(cursor) {
   return rows
 }
 
+/** Has housekeeping write a segment anew: what goes whole has the checkpoints written that it waits for. */
+async function writeAnew(opened, segment) {
+  const bytes = () => statSync(join(opened.path, segment)).size
+  const whole = bytes()
+  for (let n = 0; bytes() === whole; n++) {
+    if (n === 10) throw new Error(`${segment} is not written anew`)
+    opened.log("goes").appendSync(Buffer.alloc(30_000))
+    opened.rotate()
+    await opened.purge({ log: "goes", destroy: true })
+    while (await opened.maintain());
+  }
+}
+
 /** Numbers that are the same in every run. */
 function random(seed) {
   let state = seed
@@ -55,4 +68,4 @@ function random(seed) {
   }
 }
 
-module.exports = { ...thalweg, after, drain, folder, random, row, store, text }
+module.exports = { ...thalweg, after, drain, folder, random, row, store, text, writeAnew }

@@ -4,7 +4,7 @@ const assert = require("node:assert/strict")
 const { readdirSync, statSync } = require("node:fs")
 const { join } = require("node:path")
 const test = require("node:test")
-const { drain, folder, store, text } = require("./helpers.js")
+const { drain, folder, store, text, writeAnew } = require("./helpers.js")
 
 const times = (log, query) => [...log.query(query)].map((entry) => entry.time)
 const from = (first, end) => Array.from({ length: end - first }, (_, n) => first + n)
@@ -182,6 +182,32 @@ test("who comes late to a segment that was the newest and is written anew reads 
   assert.deepEqual(drain(cursor).map(([time]) => time), from(1, 2_060))
   for (let time = 1; time < 2_060; time++) assert.equal((await tail.next()).value.time, time)
   await tail.return()
+})
+
+test("what was purged between the runs of a segment that was written anew counts as skipped", async (context) => {
+  const size = 65_536
+  const opened = store(context, { path: folder(context), durability: "os", segmentBytesMin: size, segmentBytesMax: size })
+  const attached = store(context, { path: opened.path, durability: "os", readOnly: true })
+  const [log, other] = [opened.log("a"), opened.log("b")]
+  const both = (data) => opened.transaction((work) => [log, other].forEach((to) => work.append(to, data)))
+  log.appendSync("first", { time: 0 })
+  const cursors = [log.cursor(), attached.log("a").cursor()]
+  for (const cursor of cursors) assert.equal(drain(cursor).length, 1)
+  opened.rotate()
+  for (let n = 0; n < 3; n++) {
+    await both("A")
+    for (let k = 0; k < 4; k++) log.appendSync(Buffer.alloc(5_000))
+  }
+  await both("A")
+  opened.rotate()
+  await opened.purge({ log: "a" })
+  await writeAnew(opened, "segment-0000000002")
+  log.appendSync("last")
+  for (const cursor of cursors) {
+    const met = []
+    while (cursor.next()) met.push([cursor.offset, cursor.skipped])
+    assert.deepEqual(met, [[5, 0], [20_006, 20_000], [40_007, 40_000], [60_008, 60_000], [60_009, 60_000]])
+  }
 })
 
 for (const durability of ["memory", "os", "sync"]) {
