@@ -169,14 +169,24 @@ class Walk extends Standing {
     this.log.places.note(Math.max(this.from, offset), offset, position, this.generation)
   }
 
-  /** Entries are missing in front of this one: purged, or damaged. */
+  /** Entries are missing in front of this one: purged, gone with their log, or damaged. */
   missing(from, to) {
     this.expected = -1
-    if (native(() => this.log.handle.isPurged(to))) {
+    const { handle } = this.log
+    if (native(() => handle.isPurged(to))) {
       this.skipped += to - from
       return
     }
+    // Of a log that was deleted segments go that others do not need, and what is left is no damage.
+    if (native(() => handle.isDeleted())) this.deleted()
     this.damaged(this.ahead, `entries are missing between offsets ${from} and ${to}`)
+  }
+
+  deleted() {
+    this.ended = "deleted"
+    // Nothing of the run at hand is taken any more.
+    this.end = 0
+    throw new ThalwegError("DELETED")
   }
 
   /** An entry reaches behind what may be read: the visible end that was given lies within a batch. */
@@ -217,8 +227,7 @@ class Walk extends Standing {
         this.ended = "closed"
         return false
       case DELETED:
-        this.ended = "deleted"
-        throw new ThalwegError("DELETED")
+        this.deleted()
     }
     return this.run() || this.catchUp()
   }

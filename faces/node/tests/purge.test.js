@@ -210,6 +210,30 @@ test("what was purged between the runs of a segment that was written anew counts
   }
 })
 
+test("a log that was destroyed in front of a reader is deleted and not damaged, though a part of it is still there", async (context) => {
+  const opened = store(context, { path: folder(context), durability: "os", segmentBytesMax: 8192 })
+  const attached = store(context, { path: opened.path, durability: "os", readOnly: true })
+  const [log, other] = [opened.log("a"), opened.log("b")]
+  const append = (count) => {
+    for (let n = 0; n < count; n++) log.appendSync(Buffer.alloc(100))
+  }
+  append(5)
+  const readers = [opened, attached].flatMap((store) => [store.log("a").cursor(), store.log("a").cursor({ uncommitted: true })])
+  for (const cursor of readers) assert.equal(drain(cursor).length, 5)
+  append(200)
+  other.appendSync("kept in the newest segment, which stays")
+  await opened.purge({ log: "a", destroy: true })
+  // Its name is another log's by now.
+  opened.log("a").appendSync("new")
+  for (const cursor of readers) {
+    assert.throws(() => cursor.next(), { code: "DELETED" })
+    assert.equal(cursor.ended, "deleted")
+    assert.equal(cursor.next(), false, "it does not go on")
+    cursor.resume()
+    assert.equal(cursor.next(), false, "there is nothing behind the end of a log")
+  }
+})
+
 for (const durability of ["memory", "os", "sync"]) {
   test(`${durability}: housekeeping says that there is no more to do, once or again`, async (context) => {
     const opened = store(context, { durability })
