@@ -193,12 +193,14 @@ class Store {
 
   /** A transaction; with a function, one that is committed when the function is done and aborted when it fails. */
   transaction(work, options) {
+    if (typeof work === "function") return this.transact(work, options)
     this.view.check()
-    if (typeof work !== "function") return new Transaction(this, timeOf(work))
-    return this.transact(work, new Transaction(this, timeOf(options)))
+    return new Transaction(this, timeOf(work))
   }
 
-  async transact(work, transaction) {
+  async transact(work, options) {
+    this.view.check()
+    const transaction = new Transaction(this, timeOf(options))
     let result
     try {
       result = await work(transaction)
@@ -246,6 +248,7 @@ class Store {
 
   /** Looks at every byte of its files; in memory there are none. */
   async verify() {
+    this.view.check()
     return this.inMemory ? { ...NO_FILES, damage: [] } : verify(this.path)
   }
 

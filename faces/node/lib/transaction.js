@@ -22,6 +22,7 @@ class Transaction {
   /** Adds an entry; it is written by `commit`. */
   append(log, data) {
     this.check()
+    this.store.view.check()
     if (log?.store !== this.store) throw badArgument("the log belongs to another store")
     const place = this.places.get(log)
     this.stage.put(data, undefined, place ?? this.places.size)

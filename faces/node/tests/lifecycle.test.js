@@ -7,45 +7,81 @@ const { join, resolve } = require("node:path")
 const test = require("node:test")
 const { ThalwegError, after, folder, open, store, text, verify } = require("./helpers.js")
 
-/** Everything that can be asked of a store and its log, each with what it answers. */
-const calls = (opened, log, cursor) => ({
-  log: () => opened.log("b"),
+/** Everything that can be asked of a store, its log, a cursor and a transaction; of these two in the middle of their work. */
+const calls = ({ opened, log, cursor, transaction, names, entries, lazy }) => ({
+  log: () => opened.log("a"),
+  "log that is new": () => opened.log("b"),
   logs: () => opened.logs(),
-  stats: () => opened.stats(),
+  newLogs: () => opened.newLogs(),
+  "a new name": () => names.next(),
   transaction: () => opened.transaction(),
+  transact: () => opened.transaction(() => assert.fail("it has no store to work in")),
+  purge: () => opened.purge(),
+  rotate: () => opened.rotate(),
+  damage: () => opened.damage(),
+  stats: () => opened.stats(),
+  verify: () => opened.verify(),
+  backup: () => opened.backup(join(opened.path, "backup")),
+  maintain: () => opened.maintain(),
+  destroy: () => opened.destroy(),
   appendSync: () => log.appendSync("x"),
   append: () => log.append("x"),
+  appendMany: () => log.appendMany(["x"]),
+  appendTimed: () => log.appendTimed([[1, "x"]]),
   query: () => log.query(),
   cursor: () => log.cursor({ start: 1 }),
+  tail: () => log.tail(),
   next: () => cursor.next() && cursor.next(),
   seek: () => cursor.seek({ tail: true }),
-  tail: () => log.tail(),
-  maintain: () => opened.maintain(),
+  "an entry": () => entries.next() && entries.next(),
+  "a lazy entry": () => lazy.next() && lazy.next(),
+  "append of a transaction": () => transaction.append(log, "x"),
+  commit: () => transaction.commit(),
 })
 
 /** Those of them that are not to throw: who promises rejects. */
-const PROMISED = ["append", "maintain"]
+const PROMISED = ["a new name", "transact", "purge", "verify", "backup", "maintain", "destroy", "append", "appendMany", "appendTimed", "commit"]
 
-async function refuses(opened, log, cursor) {
-  for (const [name, call] of Object.entries(calls(opened, log, cursor))) {
+function handles(opened) {
+  const log = opened.log("a")
+  log.appendSync("kept")
+  const [entries, lazy, cursor] = [log.query(), log.query({ lazy: true }), log.cursor()]
+  for (const reader of [entries, lazy, cursor]) reader.next()
+  const transaction = opened.transaction()
+  transaction.append(log, "x")
+  return { opened, log, cursor, transaction, names: opened.newLogs(), entries, lazy }
+}
+
+async function refuses(handles) {
+  for (const [name, call] of Object.entries(calls(handles))) {
     const refused = PROMISED.includes(name) ? call() : (async () => call())()
     await assert.rejects(refused, { name: "ThalwegError", code: "CLOSED" }, name)
   }
 }
 
-for (const end of ["close", "destroy"]) {
-  test(`after ${end}() every handle says that the store is closed, and what was read stays readable`, async (context) => {
-    const opened = store(context, { durability: "os" })
-    const log = opened.log("a")
-    log.appendSync("kept")
-    const cursor = log.cursor()
-    const [entry] = log.query()
-    await opened[end]()
-    await refuses(opened, log, cursor)
-    assert.equal(text(entry.data), "kept", "its map lives as long as the view")
-    await opened.close()
-  })
+for (const durability of ["memory", "os", "sync"]) {
+  for (const end of ["close", "destroy"]) {
+    test(`${durability}: after ${end}() every handle says that the store is closed, and what was read stays readable`, async (context) => {
+      const opened = store(context, { durability })
+      const held = handles(opened)
+      const [entry] = held.log.query()
+      await opened[end]()
+      await refuses(held)
+      assert.equal(text(entry.data), "kept", "its map lives as long as the view")
+      assert.deepEqual([held.transaction.count, held.cursor.ended], [1, null])
+      await opened.close()
+    })
+  }
 }
+
+test("every handle of one who closed a store says so, though others have it open", async (context) => {
+  const opened = store(context, { durability: "os" })
+  const other = store(context, { path: opened.path, durability: "os" })
+  const held = handles(opened)
+  await opened.close()
+  await refuses(held)
+  assert.equal([...other.log("a").query()].length, 1)
+})
 
 test("a store is shared by all who open it, and closed with the last of them", async (context) => {
   const path = folder(context)
@@ -185,12 +221,10 @@ test("what was written is not refused because housekeeping finds the store close
 test("destroy() closes it for everybody, removes its files and leaves those of others", async (context) => {
   const path = folder(context)
   const [opened, other] = [open(path, { durability: "os" }), open(path, { durability: "os" })]
-  const log = other.log("a")
-  log.appendSync("x")
-  const cursor = log.cursor()
+  const held = handles(other)
   writeFileSync(join(path, "mine"), "keep")
   await opened.destroy()
-  await refuses(other, log, cursor)
+  await refuses(held)
   assert.deepEqual(readdirSync(path), ["mine"])
   await other.close()
   const anew = store(context, { path, durability: "os" })
