@@ -10,7 +10,7 @@ export type StateCode =
   | "SESSION_LOST" | "SESSION_EXPIRED" | "SESSIONS_FULL" | "BAD_LEASE" | "TOO_MUCH" | "NOT_TAKEN" | "UNKNOWN" | "FOREIGN"
   | "UNREADABLE"
 
-/** The state did not do what it was asked; `code` is a `StateCode`. */
+/** The state did not do what it was asked; `code` is a `StateCode`, and `retry` says whether the same call may be made again. */
 export class StateError extends ServiceError<StateCode> {
   private constructor()
   readonly name: "StateError"

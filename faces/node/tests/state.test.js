@@ -1,10 +1,15 @@
 "use strict"
 
 const assert = require("node:assert/strict")
+const { readFileSync } = require("node:fs")
+const { join } = require("node:path")
 const { test } = require("node:test")
-const { served, state } = require("./served.js")
+const { rpc, served, service, state } = require("./served.js")
 
 const { Session, StateError } = state
+
+/** A session of which everything is refused like this. */
+const refused = (error) => new Session({ call: () => Promise.reject(error), close: () => {} })
 const text = (bytes) => (bytes === null ? null : Buffer.from(bytes).toString())
 
 test("what was not committed is taken back, whatever carries the session", async (t) => {
@@ -82,6 +87,20 @@ test("a value is bytes and text is none", async (t) => {
   }
 })
 
+test("each word of the state's refusals says whether the same call may be made again, as its page does", async () => {
+  const page = readFileSync(join(__dirname, "../../../docs/state.md"), "utf8")
+  const table = page.slice(page.indexOf("## Refusals"), page.indexOf("## In a program of your own"))
+  const rows = [...table.matchAll(/^\| `(\w+)` \|.*\| (\w+) \|$/gm)].map(([, word, again]) => [word, again])
+  assert.equal(rows.length, 19)
+  for (const [word, again] of rows) {
+    const why = `${word}: and why`
+    for (const error of [new service.ServiceError("REFUSED", why), new rpc.RemoteError(-32000, why, { fault: "refused" })]) {
+      const told = { name: "StateError", code: word.toUpperCase(), retry: again, message: why }
+      await assert.rejects(refused(error).commit(), told, word)
+    }
+  }
+})
+
 test("a session is told of its server's crash and of nothing else", async (t) => {
   let server = await served(t)
   for (const n of [0, 1]) {
@@ -119,8 +138,7 @@ test("a session is refused what it cannot be opened with, in the same words as e
   await assert.rejects(Session.open(ways[0], { lease: 5 }), bad)
   await assert.rejects(Session.open(ways[0], { leaseMs: "5" }), bad)
   await assert.rejects(Session.rejoin(ways[0]), bad)
-  // What the server says in a fault of the table comes as that fault, over HTTP as over a socket.
-  const session = await Session.open(ways[2])
-  await assert.rejects(session.get(5), { name: "ServiceError", code: "BAD_REQUEST" })
-  await session.close()
+  // What a server says in a fault of the table comes as that fault, over HTTP as over a socket.
+  const error = new rpc.RemoteError(-32602, "and why", { fault: "bad_request" })
+  await assert.rejects(refused(error).get("a"), { name: "ServiceError", code: "BAD_REQUEST", message: "and why" })
 })

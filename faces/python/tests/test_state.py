@@ -3,9 +3,11 @@
 import asyncio
 import contextlib
 import os
+import re
 import socket
 import time
 import unittest
+from pathlib import Path
 
 from served import Served
 from service_support import descriptors
@@ -55,11 +57,15 @@ class Words(unittest.TestCase):
         self.assertIs(type(caught.exception), StateRefused)
         self.assertEqual(caught.exception.word, "no_state")
 
-    def test_whether_to_try_again_is_said_of_each_refusal(self) -> None:
-        for word, expected in {"conflict": "never", "unknown": "unknown", "sessions_full": "safe", "no_state": "never"}.items():
+    def test_whether_to_try_again_is_said_of_each_refusal_as_the_page_of_the_state_does(self) -> None:
+        page = (Path(__file__).parents[3] / "docs/state.md").read_text()
+        table = page.partition("## Refusals")[2].partition("## In a program of your own")[0]
+        rows = re.findall(r"^\| `(\w+)` \|.*\| (\w+) \|$", table, re.MULTILINE)
+        self.assertEqual(len(rows), 19)
+        for word, again in rows:
             with self.subTest(word), self.assertRaises(StateRefused) as caught:
                 SyncSession(Refusing(f"{word}: and why"), "token", "main", 30.0).commit()
-            self.assertEqual(caught.exception.retry, expected)
+            self.assertEqual((caught.exception.word, caught.exception.retry), (word, again))
 
     def test_what_is_no_refusal_has_the_class_of_its_fault(self) -> None:
         for fault in faults.Fault:

@@ -11,11 +11,15 @@ const OPEN = { fork: "string", leaseMs: "number", http: "object" }
 const REJOIN = { http: "object" }
 const SCAN = { start: "string", limit: "number" }
 
+// Words of refusals of which the same call may be made again (docs/state.md); of every other one it would go wrong again.
+const AGAIN = { TOO_MANY_FORKS: "safe", SESSIONS_FULL: "safe", NOT_TAKEN: "safe", UNKNOWN: "unknown" }
+
 /** The state did not do what it was asked: `code` says why. But for `UNKNOWN`, nothing was changed. */
 class StateError extends ServiceError {
   constructor(words) {
     super("REFUSED", words)
     this.code = words.split(": ", 1)[0].toUpperCase()
+    this.retry = AGAIN[this.code] ?? "never"
   }
 }
 Object.defineProperty(StateError.prototype, "name", { value: "StateError", writable: true, configurable: true })

@@ -15,7 +15,7 @@ import asyncio
 import base64
 import json
 from collections.abc import Iterable
-from typing import Any, ClassVar, Final, Protocol, Self
+from typing import Any, Final, Protocol, Self
 
 from . import rpc, service
 from ._native import Schema
@@ -45,18 +45,25 @@ __all__ = [
 ]
 
 
+_AGAIN: Final[dict[str, Retry]] = {
+    "too_many_forks": "safe",
+    "sessions_full": "safe",
+    "not_taken": "safe",
+    "unknown": "unknown",
+}
+"""Words of refusals of which the same call may be made again (docs/state.md); of every other one it would go wrong again."""
+
+
 class StateRefused(Refused):
     """The state did not do what it was asked. But for `OutcomeUnknown`, nothing was changed."""
 
     word: str = ""
     """What its message begins with."""
 
-    _retry: ClassVar[Retry] = "never"
-
     @property
     def retry(self) -> Retry:
         """Whether the same call may be made again."""
-        return self._retry
+        return _AGAIN.get(self.word, "never")
 
 
 class NoFork(StateRefused):
@@ -111,7 +118,6 @@ class SessionsFull(StateRefused):
     """As many sessions are open as may be, or they hold as much as they may."""
 
     word = "sessions_full"
-    _retry = "safe"
 
 
 class TooMuch(StateRefused):
@@ -148,7 +154,6 @@ class OutcomeUnknown(StateRefused):
     """The disk failed, and what became of the commit is not known."""
 
     word = "unknown"
-    _retry = "unknown"
 
 
 _BY_WORD: Final = {row.word: row for row in StateRefused.__subclasses__()}
