@@ -87,6 +87,45 @@ test("a value is bytes and text is none", async (t) => {
   }
 })
 
+test("what cannot be said to a session is refused before it is sent, in the same words whichever way it would go", async (t) => {
+  const { ways } = await served(t)
+  const one = Uint8Array.of(1)
+  const calls = {
+    put: (session) => session.put(5, one),
+    "put of half a pair": (session) => session.put("\ud800", one),
+    get: (session) => session.get(),
+    "get of half a pair": (session) => session.get("a\udc00"),
+    remove: (session) => session.remove(null),
+    write: (session) => session.write([["a", one], [5, null]]),
+    "write of half a pair": (session) => session.write([["\ud800", null]]),
+    scan: (session) => session.scan({ limit: -1 }),
+    "scan of a part": (session) => session.scan({ limit: 1.5 }),
+    "scan of too many": (session) => session.scan({ limit: 2 ** 32 }),
+    "scan of NaN": (session) => session.scan({ limit: NaN }),
+    "scan from half a pair": (session) => session.scan({ start: "\ud800" }),
+    "lease of NaN": (_, way) => Session.open(way, { leaseMs: NaN }),
+    "lease below nothing": (_, way) => Session.open(way, { leaseMs: -1 }),
+    "fork of half a pair": (_, way) => Session.open(way, { fork: "\ud800" }),
+    "token of half a pair": (_, way) => Session.rejoin(way, "\ud800"),
+  }
+  const said = []
+  for (const way of ways) {
+    const session = await Session.open(way)
+    const messages = []
+    for (const [name, call] of Object.entries(calls)) {
+      const isRight = ({ name, code, retry, message }) => {
+        messages.push(message)
+        return name === "ServiceError" && code === "BAD_ARGUMENT" && retry === "never"
+      }
+      await assert.rejects(call(session, way), isRight, `${name} at ${way}`)
+    }
+    assert.deepEqual(await session.scan(), { entries: [], next: null })
+    await session.close()
+    said.push(messages)
+  }
+  for (const messages of said) assert.deepEqual(messages, said[0])
+})
+
 test("each word of the state's refusals says whether the same call may be made again, as its page does", async () => {
   const page = readFileSync(join(__dirname, "../../../docs/state.md"), "utf8")
   const table = page.slice(page.indexOf("## Refusals"), page.indexOf("## In a program of your own"))

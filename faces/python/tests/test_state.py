@@ -7,7 +7,9 @@ import re
 import socket
 import time
 import unittest
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from served import Served
 from service_support import descriptors
@@ -87,7 +89,37 @@ class Words(unittest.TestCase):
                 SyncSession.open(at)
 
 
+ASKED: dict[str, Callable[[Any], Any]] = {
+    "put": lambda session: session.put(5, b""),
+    "get": lambda session: session.get(None),
+    "remove": lambda session: session.remove(5),
+    "write": lambda session: session.write([("a", b"1"), (5, None)]),
+    "scan": lambda session: session.scan(limit=-1),
+    "scan of a part": lambda session: session.scan(limit=1.5),
+    "scan of too many": lambda session: session.scan(limit=1 << 32),
+    "scan from no text": lambda session: session.scan(start=5),
+}
+"""What no session can be asked."""
+
+
 class Waiting(Served):
+    def test_what_cannot_be_said_is_refused_before_it_is_sent_whichever_way_it_would_go(self) -> None:
+        said = []
+        for way in self.ways:
+            with SyncSession.open(way) as session:
+                opened = {
+                    "fork": lambda _, way=way: SyncSession.open(way, 5),
+                    "token": lambda _, way=way: SyncSession.rejoin(way, 5),
+                }
+                said.append([])
+                for name, ask in (ASKED | opened).items():
+                    with self.subTest(name, way=way), self.assertRaises(faults.BadArgument) as caught:
+                        ask(session)
+                    said[-1].append((str(caught.exception), caught.exception.retry))
+                self.assertEqual(session.scan(), ([], None))
+        self.assertEqual({retry for _, retry in said[0]}, {"never"})
+        self.assertEqual(said, [said[0]] * len(self.ways))
+
     def test_what_was_not_committed_is_taken_back(self) -> None:
         for way in self.ways:
             with self.subTest(way), SyncSession.open(way) as session, SyncSession.open(way) as other:
@@ -310,6 +342,14 @@ class EventLoop(Served, unittest.IsolatedAsyncioTestCase):
                     await session.get("a")
                 with self.assertRaises(SessionExpired):
                     await Session.rejoin(way, session.token)
+
+    async def test_what_cannot_be_said_is_refused_before_it_is_sent_whichever_way_it_would_go(self) -> None:
+        for way in self.ways:
+            async with await Session.open(way) as session:
+                for name, ask in ASKED.items():
+                    with self.subTest(name, way=way), self.assertRaises(faults.BadArgument):
+                        await ask(session)
+                self.assertEqual(await session.scan(), ([], None))
 
     async def test_a_value_is_bytes_and_text_is_none(self) -> None:
         for way in self.ways:

@@ -45,7 +45,12 @@ async function line(at, http) {
       client.close()
       throw error
     }
-    return client
+    const call = async (method, params) => {
+      // What is no request is refused here, in the words that say so over a socket, and nothing is sent.
+      schema.request(method, params)
+      return client.call(method, params)
+    }
+    return { call, close: () => client.close() }
   }
   // A session is its token's: over another connection it goes on, or is told what became of it.
   const client = await Client.connect(at, { schema: schema.hash, reconnect: true })

@@ -228,17 +228,34 @@ class _SyncFramed:
         self._client.close()
 
 
+class _Posted:
+    """A client of JSON-RPC. What is no request is refused here, in the words that say so over a socket, and not sent."""
+
+    def __init__(self, client: rpc.SyncClient, schema: Schema) -> None:
+        self._client = client
+        self._schema = schema
+
+    def call(self, method: str, params: rpc.Params = None) -> Any:
+        self._schema.request(method, rpc.dump(params))
+        return self._client.call(method, params)
+
+    def close(self) -> None:
+        self._client.close()
+
+
 class _Turns:
-    """A client of JSON-RPC that makes one call at a time, in the order in which they were begun: requests over several
+    """The same for an event loop, and one call at a time, in the order in which they were begun: requests over several
     connections overtake each other. A call that is cancelled before its turn is not made. One that was sent may be
     carried out all the same, so that the next one waits until it has ended.
     """
 
-    def __init__(self, client: rpc.Client) -> None:
+    def __init__(self, client: rpc.Client, schema: Schema) -> None:
         self._client = client
+        self._schema = schema
         self._turn = asyncio.Lock()
 
     async def call(self, method: str, params: rpc.Params = None) -> Any:
+        self._schema.request(method, rpc.dump(params))
         await self._turn.acquire()
         call = asyncio.ensure_future(self._client.call(method, params))
         call.add_done_callback(self._over)
@@ -498,7 +515,7 @@ def _sync_line(at: str, http: rpc.ClientOptions | None) -> _SyncLine:
         except BaseException:
             client.close()
             raise
-        return client
+        return _Posted(client, schema)
     return _SyncFramed(service.SyncClient(_endpoint(at), schema=schema.hash, reconnect=_RECONNECT), schema)
 
 
@@ -511,7 +528,7 @@ async def _line(at: str, http: rpc.ClientOptions | None) -> _Line:
         except BaseException:
             client.close()
             raise
-        return _Turns(client)
+        return _Turns(client, schema)
     return _Framed(await service.Client.connect(_endpoint(at), schema=schema.hash, reconnect=_RECONNECT), schema)
 
 
