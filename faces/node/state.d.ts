@@ -54,7 +54,7 @@ export class Session {
   scan(options?: { start?: string; limit?: number }): Promise<{ entries: [string, Uint8Array][]; next: string | null }>
   /** A digest of all that this session sees. */
   root(): Promise<Uint8Array>
-  /** Ends the session, and forgets what it did not commit. */
+  /** Ends the session, and forgets what it did not commit; of one that was closed or left there is nothing to end. */
   close(): Promise<void>
   /** Hangs up. The session stays for its lease. */
   leave(): void

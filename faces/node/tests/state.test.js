@@ -126,6 +126,22 @@ test("what cannot be said to a session is refused before it is sent, in the same
   for (const messages of said) assert.deepEqual(messages, said[0])
 })
 
+test("a session that was closed or left has nothing to end, however often it is closed", async (t) => {
+  const { ways } = await served(t)
+  for (const way of ways) {
+    const session = await Session.open(way)
+    await Promise.all([session.close(), session.close(), session.close()])
+    await session.close()
+    await assert.rejects(session.get("a"), { code: "CLOSED" })
+    await assert.rejects(Session.rejoin(way, session.token), { code: "SESSION_EXPIRED" })
+    const left = await Session.open(way)
+    left.leave()
+    await left.close()
+    const again = await Session.rejoin(way, left.token)
+    await again.close()
+  }
+})
+
 test("each word of the state's refusals says whether the same call may be made again, as its page does", async () => {
   const page = readFileSync(join(__dirname, "../../../docs/state.md"), "utf8")
   const table = page.slice(page.indexOf("## Refusals"), page.indexOf("## In a program of your own"))

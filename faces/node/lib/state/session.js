@@ -110,6 +110,8 @@ class Session {
   constructor(through) {
     this.line = through
     this.isPending = false
+    // That nothing is left to end, once it is closed or left.
+    this.ending = undefined
   }
 
   begun(token, fork, leaseMs) {
@@ -180,8 +182,16 @@ class Session {
     return bytes((await this.ask("Root", { place: this.token })).root)
   }
 
-  /** Ends the session, and forgets what it did not commit. */
+  /** Ends the session, and forgets what it did not commit; of one that was closed or left there is nothing to end. */
   async close() {
+    if (this.ending !== undefined) return this.ending
+    const ended = this.end()
+    // Whoever closes it again waits for the same; why it failed is the first one's to hear.
+    this.ending = ended.catch(() => {})
+    return ended
+  }
+
+  async end() {
     try {
       await this.ask("Close", { session: this.token })
     } finally {
@@ -191,6 +201,7 @@ class Session {
 
   /** Hangs up. The session stays for its lease, to be rejoined. */
   leave() {
+    this.ending ??= Promise.resolve()
     this.line.close()
   }
 }
