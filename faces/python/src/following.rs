@@ -52,10 +52,7 @@ pub(crate) fn wait<T, F: Following>(
     timeout: Option<f64>,
     who: impl Fn(&T) -> &F,
 ) -> PyResult<bool> {
-    let timeout = timeout.map(Duration::try_from_secs_f64).transpose();
-    let timeout =
-        timeout.map_err(|_| PyValueError::new_err("a timeout is a number of seconds, 0 or more"))?;
-    let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+    let deadline = timeout.map(deadline_in).transpose()?.flatten();
     loop {
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         let longest = left.map_or(SLEEP_MAX, |left| left.min(SLEEP_MAX));
@@ -65,6 +62,15 @@ pub(crate) fn wait<T, F: Following>(
         if left == Some(Duration::ZERO) {
             return Ok(false);
         }
+    }
+}
+
+/// When so many seconds are over; `None` for more than a clock can tell, infinity among them.
+fn deadline_in(seconds: f64) -> PyResult<Option<Instant>> {
+    match Duration::try_from_secs_f64(seconds) {
+        Ok(timeout) => Ok(Instant::now().checked_add(timeout)),
+        Err(_) if seconds > 0.0 => Ok(None),
+        Err(_) => Err(PyValueError::new_err("a timeout is a number of seconds, 0 or more")),
     }
 }
 

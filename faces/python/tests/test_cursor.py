@@ -61,9 +61,20 @@ class Cursor(StoreCase):
         self.assertFalse(cursor.wait(0.01))
         self.log.append(b"x")
         self.assertTrue(cursor.wait(0))
-        for nonsense in (-1, float("nan"), float("inf")):
-            with self.assertRaises(ValueError):
+        for nonsense in (-1, -1e30, float("nan"), float("-inf")):
+            with self.assertRaisesRegex(ValueError, "a timeout is a number of seconds, 0 or more"):
                 cursor.wait(nonsense)
+
+    def test_a_time_that_no_clock_comes_to_is_no_end_of_a_wait(self):
+        cursor = self.log.cursor()
+        for longest in (float("inf"), 1e30, 1e18):
+            self.assertIsNone(cursor.next())
+            writer = threading.Timer(0.01, self.log.append, (b"awaited",))
+            writer.start()
+            with self.subTest(longest):
+                self.assertTrue(cursor.wait(longest))
+            writer.join()
+            self.assertEqual(bytes(cursor.next()), b"awaited")
 
     def test_a_signal_ends_a_wait_for_ever(self):
         def handle(number, frame):
