@@ -516,6 +516,18 @@ thalweg.run(main())
 
         self.assertEqual(thalweg.run(main()), b"passed on")
 
+    def test_what_is_said_of_a_switch_is_asked_whether_it_is_true(self) -> None:
+        async def main() -> int:
+            process = await asyncio.create_subprocess_exec(
+                "sleep", "60", close_fds=1, restore_signals=1, start_new_session=1
+            )
+            session = os.getsid(process.pid)
+            process.kill()
+            await process.wait()
+            return session - process.pid
+
+        self.assertEqual(thalweg.run(main()), 0)
+
     def test_what_cannot_be_started_is_named(self) -> None:
         async def start(*words: str, **more: str) -> None:
             await asyncio.create_subprocess_exec(*words, **more)
@@ -552,6 +564,17 @@ class Ways(unittest.TestCase):
 
     def test_run(self) -> None:
         self.assertIsInstance(thalweg.run(self.which()), EventLoop)
+
+    def test_debug_mode_is_whatever_is_true(self) -> None:
+        async def debug() -> bool:
+            return asyncio.get_running_loop().get_debug()
+
+        for asked in (1, "yes", 0, "", None, [0]):
+            with self.subTest(asked=asked), asyncio.Runner(loop_factory=thalweg.new_event_loop) as runner:
+                runner.get_loop().set_debug(asked)
+                self.assertIs(runner.run(debug()), bool(asked))
+        self.assertIs(thalweg.run(debug(), debug="yes"), True)
+        self.assertIs(thalweg.run(debug(), debug=0), False)
 
     def test_run_where_a_loop_runs_is_refused_before_another_is_made(self) -> None:
         async def main() -> None:

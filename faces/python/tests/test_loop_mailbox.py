@@ -301,6 +301,14 @@ class Sources(MailboxCase):
         self.mailbox.unregister(number)
         self.assertEqual({kind for kind, _ in self.told}, {Kind.READABLE, Kind.WRITABLE})
 
+    def test_a_side_is_watched_if_what_is_said_of_it_is_true(self) -> None:
+        for read, write in ((1, 0), ("", "yes"), ([0], object())):
+            with self.subTest(read=read, write=write):
+                number = self.mailbox.watch(self.ours, self.tell, read=read, write=write)
+                self.assertEqual(self.loop._watched(self.ours.fileno()), (bool(read), bool(write)))
+                self.mailbox.unregister(number)
+        self.assertRaises(ValueError, self.mailbox.watch, self.ours, self.tell, read=0, write=None)
+
     def test_a_number_that_goes_leaves_a_descriptor_to_whoever_has_it_since(self) -> None:
         for begin in (self.mailbox.watch, self.mailbox.socket):
             for again in (self.mailbox.watch, self.mailbox.socket):

@@ -8,11 +8,11 @@ use super::handle::{Handle, TimerHandle};
 use super::held::{Held, Kept};
 use super::io::{Io, Posted, Side, Target};
 use super::mailbox::Told;
-use super::os_error;
 use super::spare::Spare;
 use super::timers::{Timers, due_ns, seconds};
 use super::turn::{self, Ready, not_ours};
 use super::volley::Together;
+use super::{os_error, truth};
 use crate::error;
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::gc::{PyTraverseError, PyVisit};
@@ -446,7 +446,7 @@ impl Loop {
     }
 
     #[setter(_stopping)]
-    fn set_stopping(&self, py: Python<'_>, to: bool) {
+    fn set_stopping(&self, py: Python<'_>, #[pyo3(from_py_with = truth)] to: bool) {
         self.stopping.set(py, to);
     }
 
@@ -456,7 +456,7 @@ impl Loop {
     }
 
     #[setter(_debug)]
-    fn set_debug_mode(&self, py: Python<'_>, to: bool) {
+    fn set_debug_mode(&self, py: Python<'_>, #[pyo3(from_py_with = truth)] to: bool) {
         self.debug.set(py, to);
     }
 
@@ -466,7 +466,7 @@ impl Loop {
     }
 
     #[setter(_closed)]
-    fn set_closed(&self, py: Python<'_>, to: bool) {
+    fn set_closed(&self, py: Python<'_>, #[pyo3(from_py_with = truth)] to: bool) {
         self.closed.set(py, to);
     }
 }

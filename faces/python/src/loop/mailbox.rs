@@ -11,8 +11,8 @@ use super::core::{Loop, descriptor_of};
 use super::foreign::{self, call_two};
 use super::handle::TimerHandle;
 use super::io::{Posted, Side, Target};
-use super::os_error;
 use super::turn::{Ready, report_raised};
+use super::{os_error, truth};
 use crate::bell::Bell;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::gc::{PyTraverseError, PyVisit};
@@ -278,8 +278,8 @@ impl Mailbox {
         &self,
         fd: &Bound<'_, PyAny>,
         callback: Bound<'_, PyAny>,
-        read: bool,
-        write: bool,
+        #[pyo3(from_py_with = truth)] read: bool,
+        #[pyo3(from_py_with = truth)] write: bool,
     ) -> PyResult<u64> {
         if !(read || write) {
             return Err(PyValueError::new_err("watch for reading, for writing, or for both"));

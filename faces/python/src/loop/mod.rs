@@ -51,6 +51,11 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<stream::StreamTransport>()
 }
 
+/// What a caller says of a switch: anything goes, as with asyncio, which asks whether it is true.
+pub(crate) fn truth(of: &Bound<'_, PyAny>) -> PyResult<bool> {
+    of.is_truthy()
+}
+
 /// What the system said, as the `OSError` that Python makes of its number.
 pub(crate) fn os_error(error: &std::io::Error) -> PyErr {
     let said = error.to_string();

@@ -1,6 +1,6 @@
 //! Starting programs for the loop: no fork, no lock, no thread; their end is a descriptor to be watched.
 
-use super::os_error;
+use super::{os_error, truth};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use std::ffi::CString;
@@ -24,9 +24,9 @@ pub(crate) fn _spawn(
     environment: Option<Vec<Vec<u8>>>,
     directory: Option<Vec<u8>>,
     standard: [RawFd; 3],
-    closes_others: bool,
-    default_signals: bool,
-    new_session: bool,
+    #[pyo3(from_py_with = truth)] closes_others: bool,
+    #[pyo3(from_py_with = truth)] default_signals: bool,
+    #[pyo3(from_py_with = truth)] new_session: bool,
     process_group: Option<i32>,
 ) -> PyResult<(i32, RawFd)> {
     let (paths, arguments) = (strings(paths)?, strings(arguments)?);
