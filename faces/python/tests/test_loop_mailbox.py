@@ -216,6 +216,57 @@ class Futures(MailboxCase):
         thread.join()
         self.assertFalse(self.mailbox.post(number, Kind.ASYNC_RESULT, "late"))
 
+    def test_whatever_comes_behind_the_first_answer_reaches_nobody(self) -> None:
+        for first, then in ((Kind.CALL_RESULT, Kind.CALL_RESULT), (Kind.ASYNC_RESULT, Kind.ASYNC_ERROR)):
+            with self.subTest(then=then.name):
+                number, future = self.mailbox.future()
+                posted = [self.mailbox.post(number, first, "first")]
+                posted += [self.mailbox.post(number, then, RuntimeError("late")) for _ in range(3)]
+                self.assertEqual((posted, self.mailbox.waiting), ([True, False, False, False], 1))
+                self.assertEqual(self.loop.run_until_complete(future), "first")
+
+    def test_of_many_threads_that_answer_one_is_heard(self) -> None:
+        number, future = self.mailbox.future()
+        heard: list[int] = []
+
+        def answer(thread: int) -> None:
+            if self.mailbox.post(number, Kind.ASYNC_RESULT, thread):
+                heard.append(thread)
+
+        threads = [threading.Thread(target=answer, args=(thread,)) for thread in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual([self.loop.run_until_complete(future)], heard)
+
+    def test_an_answer_that_found_no_room_leaves_its_place_to_the_next(self) -> None:
+        number, future = self.mailbox.future()
+        self.mailbox.capacity = 0
+        self.assertRaises(thalweg.Overloaded, self.mailbox.post, number, Kind.ASYNC_RESULT, "no room")
+        self.mailbox.capacity = 100
+        self.assertTrue(self.mailbox.post(number, Kind.ASYNC_RESULT, "room"))
+        self.assertEqual(self.loop.run_until_complete(future), "room")
+
+    def test_one_that_is_let_go_of_is_cancelled(self) -> None:
+        number, future = self.mailbox.future()
+        self.mailbox.post(number, Kind.ASYNC_RESULT, "dropped")
+        self.assertTrue(self.mailbox.unregister(number))
+        self.assertTrue(future.cancelled())
+        self.run_for()
+        self.assertEqual((self.problems, len(self.mailbox)), ([], 0))
+
+    def test_one_that_another_thread_lets_go_of_is_cancelled_by_the_loop(self) -> None:
+        for debug in (False, True):
+            self.loop.set_debug(debug)
+            number, future = self.mailbox.future()
+            thread = threading.Timer(0.02, self.mailbox.unregister, (number,))
+            thread.start()
+            with self.subTest(debug=debug), self.assertRaises(asyncio.CancelledError):
+                self.loop.run_until_complete(asyncio.wait_for(future, 60))
+            thread.join()
+        self.assertEqual((self.problems, len(self.mailbox)), ([], 0))
+
     def test_an_error_raises(self) -> None:
         for kind in (Kind.CALL_ERROR, Kind.ASYNC_ERROR, Kind.SOCKET_ERROR):
             number, future = self.mailbox.future()

@@ -33,8 +33,11 @@ pub(crate) enum Told {
         context: Py<PyAny>,
         source: Source,
     },
-    /// Told once.
-    Future(Py<PyAny>),
+    /// Told once: `answered` says that the answer waits already.
+    Future {
+        future: Py<PyAny>,
+        answered: bool,
+    },
 }
 
 impl Told {
@@ -68,7 +71,7 @@ pub(crate) fn deliver(slf: &Bound<'_, Loop>, event: Event<Option<Py<PyAny>>>) ->
         let told = callbacks.deliver(event.callback, event.kind, of).filter(|told| told.hears(event.kind));
         told.map(|told| match told {
             Told::Call { callback, context, .. } => Call::Back(callback.clone_ref(py), context.clone_ref(py)),
-            Told::Future(future) => Call::Future(future.clone_ref(py)),
+            Told::Future { future, .. } => Call::Future(future.clone_ref(py)),
         })
     })?;
     let payload = event.payload.map_or_else(|| py.None().into_bound(py), |payload| payload.into_bound(py));
@@ -91,7 +94,7 @@ pub(crate) fn deliver(slf: &Bound<'_, Loop>, event: Event<Option<Py<PyAny>>>) ->
 #[cold]
 pub(crate) fn called(py: Python<'_>, state: &Loop, id: CallbackId) -> PyResult<Py<PyAny>> {
     state.callbacks.with(py, |callbacks| match callbacks.find(id) {
-        Some(Told::Call { callback: told, .. } | Told::Future(told)) => told.clone_ref(py),
+        Some(Told::Call { callback: told, .. } | Told::Future { future: told, .. }) => told.clone_ref(py),
         None => py.None(),
     })
 }
@@ -194,9 +197,19 @@ impl Mailbox {
     ) -> PyResult<()> {
         self.owner.get().watch(py, fd, side, target).inspect_err(|_| drop(self.unregister(py, id.number())))
     }
+
+    /// Nothing will resolve a future any more: whoever awaits it hears so. By the loop, if it runs in another
+    /// thread, which alone may touch a future.
+    fn cancel(&self, future: &Bound<'_, PyAny>) -> PyResult<()> {
+        let py = future.py();
+        let cancel = future.getattr(intern!(py, "cancel"))?;
+        let handed = self.owner.bind(py).call_method1(intern!(py, "_hands_over"), (&cancel,))?;
+        if handed.is_truthy()? { Ok(()) } else { cancel.call0().map(drop) }
+    }
 }
 
-/// Notes an event for the callback or future that hears of its kind; the future, where it is one.
+/// Notes an event for the callback or future that hears of its kind; the future, where it is one. Of a
+/// future's answers the first is noted, and is the only one from then on, whichever thread has the next.
 fn note(
     py: Python<'_>,
     callbacks: &mut Callbacks<Told>,
@@ -206,10 +219,23 @@ fn note(
 ) -> (Noted, Option<Py<PyAny>>) {
     let future = match callbacks.find(id) {
         Some(told) if !told.hears(kind) => return (Noted::Unknown, None),
-        Some(Told::Future(future)) => Some(future.clone_ref(py)),
+        Some(Told::Future { future, answered }) => {
+            if std::mem::replace(answered, true) {
+                return (Noted::Unknown, None);
+            }
+            Some(future.clone_ref(py))
+        }
         Some(Told::Call { .. }) | None => None,
     };
     (callbacks.note(id, kind, of), future)
+}
+
+/// What was noted does not wait after all: the next one does in its place.
+fn forget(callbacks: &mut Callbacks<Told>, id: CallbackId, kind: Kind, of: Of) {
+    callbacks.deliver(id, kind, of);
+    if let Some(Told::Future { answered, .. }) = callbacks.find(id) {
+        *answered = false;
+    }
 }
 
 /// Whether a future is not awaited any more: it was cancelled, or has been resolved already.
@@ -256,7 +282,8 @@ impl Mailbox {
     fn future<'py>(slf: &Bound<'py, Self>) -> PyResult<(u64, Bound<'py, PyAny>)> {
         let (py, this) = (slf.py(), slf.get());
         let future = this.owner.bind(py).call_method0(intern!(py, "create_future"))?;
-        let number = this.insert(py, Told::Future(future.clone().unbind()))?.number();
+        let told = Told::Future { future: future.clone().unbind(), answered: false };
+        let number = this.insert(py, told)?.number();
         // The collector sees through what Python made, as it has to: the future is known to the mailbox, and
         // knows it.
         let done = slf.getattr(intern!(py, "_future_done"))?;
@@ -268,7 +295,7 @@ impl Mailbox {
 
     /// Lets go of a future's number, if its answer has not.
     fn _future_done(&self, py: Python<'_>, id: u64, _future: &Bound<'_, PyAny>) -> PyResult<()> {
-        self.unregister(py, id).map(drop)
+        self.owner.get().callbacks.with(py, |callbacks| callbacks.remove(CallbackId::of(id))).map(drop)
     }
 
     /// Tells `callback` whenever a descriptor is ready. Refused where it has another watcher. In the
@@ -326,9 +353,9 @@ impl Mailbox {
         delivered
     }
 
-    /// Nothing is told any more; whether there was such a number. Events that wait are dropped. One of
-    /// `watch` or `socket` in the loop's thread only: while the loop sleeps another's is refused, and the
-    /// number stays. Any other from any thread.
+    /// Nothing is told any more; whether there was such a number. Events that wait are dropped, and a future
+    /// is cancelled. One of `watch` or `socket` in the loop's thread only: while the loop sleeps another's is
+    /// refused, and the number stays. Any other from any thread.
     fn unregister(&self, py: Python<'_>, id: u64) -> PyResult<bool> {
         let state = self.owner.get();
         let id = CallbackId::of(id);
@@ -343,6 +370,7 @@ impl Mailbox {
         match state.callbacks.with(py, |callbacks| callbacks.remove(id))? {
             None => return Ok(false),
             Some(Told::Call { source: Source::Timer(timer), .. }) => TimerHandle::cancel(timer.bind(py))?,
+            Some(Told::Future { future, .. }) => self.cancel(future.bind(py))?,
             Some(_) => {}
         }
         Ok(true)
@@ -357,7 +385,7 @@ impl Mailbox {
         state.open(py)?;
         let of = of(py, kind, payload.as_ref());
         let (noted, future) = state.callbacks.with(py, |callbacks| note(py, callbacks, id, kind, of))?;
-        // Nothing is to be undone: of what a future hears, nothing is kept as waiting.
+        // Nothing is to be undone: its number is about to go.
         if let Some(future) = future
             && is_done(future.bind(py))?
         {
@@ -369,9 +397,9 @@ impl Mailbox {
             Noted::New => {}
         }
         if state.is_full(py)? {
-            // It does not wait after all. Noted before another thread may run, as it may once Python is asked
-            // for words: what that one posts would not be queued beside this.
-            state.callbacks.with(py, |callbacks| callbacks.deliver(id, kind, of).is_some())?;
+            // Before another thread may run, as it may once Python is asked for words: what that one posts
+            // would not be queued beside this.
+            state.callbacks.with(py, |callbacks| forget(callbacks, id, kind, of))?;
             return Err(state.refuse(py));
         }
         let event = Event { callback: id, kind, payload };
