@@ -7,6 +7,7 @@ import gc
 import os
 import select
 import socket
+import subprocess
 import sys
 import threading
 import time
@@ -462,6 +463,31 @@ class Sources(MailboxCase):
         self.mailbox.process(tell, "sh", "-c", "yes & exit 3")
         self.run_until(1)
         self.assertEqual(self.told, [(Kind.PROCESS_EXIT, 3)])
+
+    def test_what_cannot_be_done_for_a_program_is_refused_before_it_is_started(self) -> None:
+        before = len(os.listdir("/proc/self/fd"))
+        for error, said, words in (
+            (ValueError, "stdin", {"stdin": subprocess.PIPE}),
+            (TypeError, "stdout", {"stdout": subprocess.DEVNULL}),
+            (TypeError, "bufsize, stderr", {"stderr": subprocess.STDOUT, "bufsize": -1}),
+            (TypeError, "text", {"text": True}),
+            (TypeError, "encoding, errors", {"encoding": "utf-8", "errors": "ignore"}),
+            (TypeError, "universal_newlines", {"universal_newlines": 1}),
+            (TypeError, "args", {"args": ["true"]}),
+        ):
+            with self.subTest(words=words), mock.patch.object(_mailbox, "Process") as started:
+                self.assertRaisesRegex(error, said, self.mailbox.process, self.tell, "cat", **words)
+                started.assert_not_called()
+        self.assertRaisesRegex(TypeError, "'program'", self.mailbox.process, self.tell)
+        self.assertEqual((len(self.mailbox), len(os.listdir("/proc/self/fd"))), (0, before))
+
+    def test_a_program_reads_the_file_that_it_is_given(self) -> None:
+        with open(__file__, "rb") as given:
+            self.mailbox.process(self.tell, "head", "-n1", stdin=given, text=False, encoding=None)
+            self.run_until(2)
+            given.seek(0)
+            told = [(Kind.PROCESS_OUTPUT, given.readline()), (Kind.PROCESS_EXIT, 0)]
+        self.assertEqual(self.told, told)
 
     def no_program_runs(self) -> None:
         self.assertRaises(ChildProcessError, os.waitid, os.P_ALL, 0, os.WEXITED | os.WNOHANG)

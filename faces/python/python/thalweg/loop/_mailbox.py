@@ -8,17 +8,21 @@ import os
 import subprocess
 import sys
 import termios
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import ExitStack
 from fcntl import ioctl
 from functools import partial
-from typing import Any
+from typing import IO, Any, TypedDict, Unpack
 
 from .. import _native
 from ._processes import Process
 
 _READ_BYTES_MAX = 64 * 1024
+# What a program writes comes by number, as bytes, as soon as it is there.
+_OURS = frozenset({"args", "bufsize", "stderr", "stdout"})
+_TEXT = frozenset({"text", "universal_newlines", "encoding", "errors"})
 
+_Path = str | bytes | os.PathLike[str]
 Told = Callable[[int, Any], object]
 """Called as `callback(kind, payload)`."""
 
@@ -41,26 +45,50 @@ class Kind(enum.IntEnum):
     SOCKET_ERROR = 32
 
 
+class _Words(TypedDict, total=False):
+    """What of `subprocess.Popen` a program is started with."""
+
+    stdin: int | IO[Any]
+    executable: _Path | None
+    shell: bool
+    cwd: _Path | None
+    env: Mapping[str, str] | Mapping[bytes, bytes] | None
+    preexec_fn: Callable[[], object] | None
+    close_fds: bool
+    pass_fds: Collection[int]
+    restore_signals: bool
+    start_new_session: bool
+    process_group: int | None
+    user: str | int | None
+    group: str | int | None
+    extra_groups: Iterable[str | int] | None
+    umask: int
+    pipesize: int
+
+
 class Mailbox(_native.Mailbox):
     """A loop's events by number. Got by `EventLoop.mailbox`."""
 
-    def process(self, callback: Told, *args: str | bytes | os.PathLike[str], **words: Any) -> int:
-        """Starts a program without standard input and tells `callback` what it writes and how it ended.
+    def process(self, callback: Told, program: _Path, /, *args: _Path, **words: Unpack[_Words]) -> int:
+        """Starts a program and tells `callback` what it writes and how it ended. Its standard input is empty, unless `stdin`
+        names a file.
 
-        Takes the words of `subprocess.Popen`. In the loop's thread only. A number that is let go of leaves the program
-        running and collects its end.
+        Takes the words of `subprocess.Popen`, but for those that the mailbox sets (`stdout`, `stderr`, `bufsize`), ask for
+        text, or ask for a pipe to write to (`stdin=PIPE`): these are refused. In the loop's thread only. A number that is
+        let go of leaves the program running and collects its end.
         """
+        _refuse(words)
         words.setdefault("stdin", subprocess.DEVNULL)
         self._ensure_may_watch()
         number = self.register(callback)
         try:
-            self._start(number, args, words)
+            self._start(number, (program, *args), words)
         except BaseException:
             self.unregister(number)
             raise
         return number
 
-    def _start(self, number: int, args: Any, words: dict[str, Any]) -> None:
+    def _start(self, number: int, args: Any, words: _Words) -> None:
         """Starts a program and listens to it; one that cannot be listened to is ended."""
         process = Process(args, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0, **words)
         pipes = {process.stdout: Kind.PROCESS_OUTPUT, process.stderr: Kind.PROCESS_ERRORS}
@@ -131,6 +159,19 @@ class Mailbox(_native.Mailbox):
         left = 0 if pipe.closed else _waiting_bytes(pipe)
         while left > 0 and (count := self._read(number, pipe, kind, left)):
             left -= count
+
+
+def _refuse(words: Mapping[str, object]) -> None:
+    """Refuses words that could not be kept, before anything is started."""
+    refused = {word for word, given in words.items() if word in _OURS or (word in _TEXT and given)}
+    if refused:
+        named = ", ".join(sorted(refused))
+        raise TypeError(f"process() tells what a program writes by number, as bytes: leave out {named}")
+    if words.get("stdin") == subprocess.PIPE:
+        raise ValueError(
+            "process() gives the program's input to nobody: let stdin be a file or the end of a pipe of your own, "
+            "or use asyncio.create_subprocess_exec"
+        )
 
 
 def _waiting_bytes(pipe: Any) -> int:
