@@ -15,8 +15,11 @@ import unittest
 import warnings
 from collections.abc import AsyncIterator, Callable
 from functools import partial
+from typing import Any
+from unittest import mock
 
 import thalweg
+from support import status_of_child
 
 
 class LoopCase(unittest.TestCase):
@@ -240,6 +243,39 @@ class Running(LoopCase):
         self.from_inside(self.loop.run_forever, "running")
         self.from_inside(other.run_forever, "while another loop is running")
         self.still_runs()
+
+    def test_a_run_within_a_run_is_refused_before_asyncio_is_asked(self) -> None:
+        def cleans_up(loop: asyncio.BaseEventLoop) -> None:
+            # As CPython 3.13.0 does, also behind a run that it has refused.
+            loop._thread_id = None
+            asyncio._set_running_loop(None)
+            raise RuntimeError("running, said asyncio")
+
+        other = thalweg.new_event_loop()
+        self.addCleanup(other.close)
+
+        async def main() -> None:
+            with mock.patch.object(asyncio.BaseEventLoop, "run_forever", cleans_up):
+                self.assertRaisesRegex(RuntimeError, "already running", self.loop.run_forever)
+                self.assertRaisesRegex(RuntimeError, "another loop is running", other.run_forever)
+            self.assertTrue(self.loop.is_running())
+            self.assertIs(asyncio.get_running_loop(), self.loop)
+            self.assertRaisesRegex(RuntimeError, "running", self.loop.close)
+
+        self.loop.run_until_complete(main())
+
+    def test_a_run_whose_loop_is_closed_under_it_ends(self) -> None:
+        def close() -> None:
+            self.loop._thread_id = None
+            self.loop.close()
+
+        def run() -> None:
+            self.loop.call_soon(close)
+            with self.assertRaisesRegex(RuntimeError, "closed"):
+                self.loop.run_forever()
+
+        # In a child, which is ended if it sleeps for ever.
+        self.assertEqual(status_of_child(lambda: (self.loop.close(), self.setUp(), run())), 0)
 
     def test_a_loop_that_sleeps_refuses_other_threads_what_is_not_theirs(self) -> None:
         refused: list[BaseException] = []

@@ -156,7 +156,8 @@ fn gather(py: Python<'_>, state: &Loop, found: &mut Vec<Found>, pace: &mut Pace)
     Ok(())
 }
 
-/// Waits until something is to be done; how much came of descriptors and other threads.
+/// Waits until something is to be done; how much came of descriptors and other threads. Refused where
+/// nothing could come: the loop was closed under its run.
 fn sleep(
     py: Python<'_>,
     state: &Loop,
@@ -164,6 +165,7 @@ fn sleep(
     wait: Wait,
     first_ns: Option<u64>,
 ) -> PyResult<usize> {
+    state.open(py)?;
     let (is_ours, listens) = state.io.with(py, |io| (io.is_ours(), io.listens()))?;
     if !is_ours {
         return Err(not_ours());
