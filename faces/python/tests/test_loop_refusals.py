@@ -133,6 +133,49 @@ class Raising(LoopCase):
         gc.collect()
 
 
+class Traced(LoopCase):
+    """What debug mode knows of what failed: where it was scheduled."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.loop.set_debug(True)
+
+    def is_traced_to(self, function: str) -> None:
+        [problem] = self.problems
+        self.assertIsInstance(problem["exception"], ZeroDivisionError)
+        self.assertIn(function, [frame.name for frame in problem["source_traceback"]])
+
+    def test_a_protocol_that_fails_when_it_is_told_of_its_connection(self) -> None:
+        class Fails(asyncio.DatagramProtocol, asyncio.Protocol):
+            connection_made = fail
+
+        for family in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
+            ours, theirs = socket.socketpair(type=family)
+            is_stream = family == socket.SOCK_STREAM
+            make = self.loop.create_connection if is_stream else self.loop.create_datagram_endpoint
+
+            async def begin(make: Callable[..., Any] = make, ours: socket.socket = ours) -> None:
+                transport, _ = await make(Fails, sock=ours)
+                transport.abort()
+
+            with self.subTest(family=family.name), theirs:
+                self.loop.run_until_complete(begin())
+                self.is_traced_to("begin")
+                self.run_for()
+            del self.problems[:]
+
+    def test_a_reader_that_fails(self) -> None:
+        def begin(ours: socket.socket) -> None:
+            self.loop.add_reader(ours, lambda: (self.loop.remove_reader(ours), fail()))
+
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            begin(ours)
+            theirs.send(b"x")
+            self.run_for(0.01)
+        self.is_traced_to("begin")
+
+
 class Coroutines(LoopCase):
     def test_one_that_is_never_awaited_says_so_and_where_it_was_made(self) -> None:
         async def forgotten() -> None:

@@ -146,7 +146,7 @@ impl Loop {
     ) -> PyResult<Py<Handle>> {
         let (py, state) = (slf.py(), slf.get());
         state.open(py)?;
-        let handle = Handle::new(py, callback, arguments, None)?.into_object(py)?;
+        let handle = state.traced(py, Handle::new(py, callback, arguments, None)?)?.into_object(py)?;
         let object = (!fd.is_instance_of::<PyInt>()).then(|| fd.clone().unbind());
         state.watch(py, descriptor_of(fd)?, side, Target::Call(handle.clone_ref(py), object))?;
         Ok(handle)
@@ -182,7 +182,15 @@ impl Loop {
         slf.call_method1("_check_callback", (callback, name)).map(drop)
     }
 
-    /// Notes in debug mode where a call was scheduled.
+    /// Has a handle know, in debug mode, where it was made: reports of its call show it.
+    #[inline]
+    pub(crate) fn traced(&self, py: Python<'_>, handle: Handle) -> PyResult<Handle> {
+        if self.debug.get(py) {
+            Self::trace(py, &handle)?;
+        }
+        Ok(handle)
+    }
+
     #[cold]
     fn trace(py: Python<'_>, handle: &Handle) -> PyResult<()> {
         let frame = py.import("sys")?.call_method1("_getframe", (0,))?;
@@ -204,15 +212,10 @@ impl Loop {
     ) -> PyResult<Handle> {
         let (py, state) = (slf.py(), slf.get());
         state.open(py)?;
-        let debug = state.debug.get(py);
-        if debug {
+        if state.debug.get(py) {
             Self::check(slf, &callback, method, on_loop_thread)?;
         }
-        let handle = Handle::new(py, callback, arguments, context)?;
-        if debug {
-            Self::trace(py, &handle)?;
-        }
-        Ok(handle)
+        state.traced(py, Handle::new(py, callback, arguments, context)?)
     }
 
     /// Puts a call behind those that the next turn makes. The interpreter's lock makes one queue of all

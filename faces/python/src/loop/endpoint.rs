@@ -110,7 +110,8 @@ impl Endpoint {
         let py = callback.py();
         let (owner, context) = (self.owner(py)?, self.context.bind(py).clone());
         owner.get().open(py)?;
-        owner.get().queue(py, Handle::new(py, callback, arguments, Some(context))?.into_object(py)?)
+        let handle = owner.get().traced(py, Handle::new(py, callback, arguments, Some(context))?)?;
+        owner.get().queue(py, handle.into_object(py)?)
     }
 
     /// While the loop sleeps in another thread, has it call a method of the transport in its next turn, and
