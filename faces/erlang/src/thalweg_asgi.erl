@@ -93,9 +93,11 @@ listen(Options) ->
 begin_server(Options) ->
     Address = maps:get(ip, Options, {127, 0, 0, 1}),
     Wishes = [binary, {packet, raw}, {active, false}, {reuseaddr, true}, {ip, Address}, {buffer, 8192}, {backlog, 1024}],
+    %% A client that sends nothing more may still wait for its answers; one that takes nothing more either is told of by a reset.
+    Ends = [{exit_on_close, false}, {show_econnreset, true}],
     %% A client that takes nothing of an answer does not keep its connection for ever.
     Patience = [{send_timeout, maps:get(idle_ms_max, Options, 30000)}, {send_timeout_close, true}],
-    case gen_tcp:listen(maps:get(port, Options, 0), [{nodelay, true} | Wishes ++ Patience]) of
+    case gen_tcp:listen(maps:get(port, Options, 0), [{nodelay, true} | Wishes ++ Ends ++ Patience]) of
         {ok, Socket} ->
             {ok, Server} = proc_lib:start_link(?MODULE, accept, [Socket, Options, self()]),
             ok = gen_tcp:controlling_process(Socket, Server),
@@ -320,8 +322,13 @@ respond(Socket, Options, Exchange, {Status, Told, Length, {Minor, Stays}, Method
             [<<"connection: close\r\n">> || not Stays],
     Lines = [[Name, <<": ">>, Value, <<"\r\n">>] || {Name, Value} <- Told],
     Head = [<<"HTTP/1.1 ">>, integer_to_binary(Status), <<" \r\n">>, Lines, Own, <<"\r\n">>],
-    _ = gen_tcp:send(Socket, Head),
-    parts(Socket, Exchange, maps:get(timeout, Options, 30000), Body).
+    case gen_tcp:send(Socket, Head) of
+        ok -> parts(Socket, Exchange, maps:get(timeout, Options, 30000), Body);
+        {error, _} ->
+            {Stream, Read} = Exchange,
+            ok = thalweg_stream:close(Stream),
+            {error, Read}
+    end.
 
 %% Where it is cut off the client learns that by the end of the connection.
 -spec parts(gen_tcp:socket(), exchange(), timeout(), body()) -> {ok | error, thalweg_body:body()}.

@@ -21,7 +21,7 @@
     whole = <<>> :: binary(),
     reader = none :: pid() | none,
     is_read :: boolean(),
-    %% What came behind it, but for what the reader has, and whether the socket tells of its end.
+    %% What came behind it, but for what the reader has, and whether the socket tells that its client is gone.
     early = <<>> :: binary(),
     is_watched = false :: boolean()
 }).
@@ -91,7 +91,9 @@ await(Stream, {Now, Timeout} = Times, Reference, #body{reader = Reader, early = 
         {tcp, Socket, Bytes} ->
             %% Of the next request. More of it is left where it is, and the client's end with that.
             await(Stream, Times, Reference, Body#body{early = <<Early/binary, Bytes/binary>>}, To);
-        {tcp_closed, Socket} ->
+        %% Nothing more will be asked. Whether the answer can still be taken shows when it is sent.
+        {tcp_closed, Socket} -> await(Stream, Times, Reference, Body, To);
+        {tcp_error, Socket, _} ->
             ok = thalweg_stream:close(Stream),
             {{error, gone}, Body};
         {Reader, continue} ->
@@ -108,7 +110,7 @@ await(Stream, {Now, Timeout} = Times, Reference, #body{reader = Reader, early = 
         {{error, timeout}, Body}
     end.
 
-%% Where the socket is not read any more, its end is told of: a client that leaves wants no answer.
+%% Where the socket is not read any more, it tells of a client that takes no answer any more.
 -spec watching(body(), gen_tcp:socket()) -> body().
 watching(#body{is_read = true, is_watched = false} = Body, Socket) ->
     _ = inet:setopts(Socket, [{active, once}]),

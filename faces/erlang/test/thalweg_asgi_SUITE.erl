@@ -7,7 +7,7 @@ all() ->
         asked, no_lifespan, failing, another_runner, over_http, older_clients, kept_alive, headers_that_are_no_text, asked_to_close, refusals,
         long_heads, refused_while_it_sends, no_field, slow_lines, slow_reader, path_that_is_no_text, hosts, targets, late_heads, expectations, long_bodies, long_bodies_are_waited_for,
         bodies_in_chunks, chunks_that_are_none, chunks_taken_apart, bodies_that_stop, bodies_that_nobody_reads, pieces_that_are_given_up, pieces_for_several, said_behind_the_last_part,
-        clients_that_leave, chunks_that_trickle, many_chunks, returned_before_the_last_part, parts_of_any_length, parts_that_nobody_takes,
+        clients_that_leave, clients_that_end_what_they_send, chunks_that_trickle, many_chunks, returned_before_the_last_part, parts_of_any_length, parts_that_nobody_takes,
         answers_that_are_none, as_long_as_it_says, chunks_are_ours, head, short_of_descriptors, ends_with_its_owner, stopped_by_another, timeouts_that_are_none, told_to_shut_down, interrupted_to_shut_down
     ].
 
@@ -548,23 +548,52 @@ most_waiting(Process, Most) ->
 %% An application hears that its client is gone, before its answer and amid it; what the client still sent is no reason to stay.
 clients_that_leave(Config) ->
     Self = self(),
+    ok = thalweg:register(listens, fun([]) -> Self ! listens, none end),
     ok = thalweg:register(gone, fun([Type]) -> Self ! {heard, Type}, none end),
-    Port = thalweg_asgi:port(proplists:get_value(server, Config)),
+    %% One that takes nothing any more is heard of at once.
+    [left_by(Config, [{linger, {true, 0}}], Query) || Query <- [<<>>, <<"?part">>]],
+    %% One that may still read is taken to be there, as long as an answer may take.
+    with_server(#{timeout => 500}, fun(Patient) -> left_by(Patient, [], <<>>) end),
+    [ok = thalweg:unregister(Name) || Name <- [listens, gone]].
+
+left_by(Config, Way, Query) ->
+    Socket = connected(Config),
+    ok = gen_tcp:send(Socket, <<"GET /until-gone", Query/binary, " HTTP/1.1\r\nhost: test\r\n\r\n">>),
+    receive listens -> ok end,
+    ok = inet:setopts(Socket, Way),
+    ok = gen_tcp:close(Socket),
+    heard_of_the_end(Query).
+
+heard_of_the_end(Of) ->
+    receive
+        {heard, Type} -> <<"http.disconnect">> = Type
+    after 20000 -> ct:fail({not_heard, Of})
+    end,
+    thalweg_test:until(fun() -> thalweg:load(default) =:= [0] end).
+
+%% Who says that nothing more comes of it waits for its answers all the same: they come whole, and then the end.
+clients_that_end_what_they_send(Config) ->
     [
         begin
-            {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}]),
-            ok = gen_tcp:send(Socket, <<"GET /until-gone", Query/binary, " HTTP/1.1\r\nhost: test\r\n\r\n">>),
-            thalweg_test:until(fun() -> thalweg:load(default) =:= [1] end),
-            ok = gen_tcp:close(Socket),
-            receive
-                {heard, Type} -> <<"http.disconnect">> = Type
-            after 20000 -> ct:fail({not_heard, Query})
-            end,
-            thalweg_test:until(fun() -> thalweg:load(default) =:= [0] end)
+            Socket = connected(Config),
+            ok = gen_tcp:send(Socket, Request),
+            %% Before the answer, or amid it.
+            _ = [timer:sleep(100) || Pause <- [pause], Pause =:= When],
+            ok = gen_tcp:shutdown(Socket, write),
+            {Request, Told} = {Request, iolist_to_binary(all_of(Socket))},
+            {Request, {match, _}} = {Request, re:run(Told, ["^HTTP/1.1 20", Expected, "$"], [dotall])}
         end
-     || Query <- [<<>>, <<"?part">>]
-    ],
-    ok = thalweg:unregister(gone).
+     || When <- [at_once, pause],
+        {Request, Expected} <- [
+            {<<"GET /told HTTP/1.1\r\nhost: test\r\n\r\n">>, ".*/told /told  test"},
+            {<<"GET /told HTTP/1.0\r\n\r\n">>, ".*/told /told  -"},
+            {<<"GET /slowly HTTP/1.1\r\nhost: test\r\n\r\n">>, ".*4\r\nlate\r\n5\r\nlater\r\n0\r\n\r\n"},
+            {<<"GET /slowly HTTP/1.0\r\n\r\n">>, ".*latelater"},
+            {<<"POST / HTTP/1.1\r\nhost: test\r\ncontent-length: 4\r\n\r\nbody">>, ".*POST /  body 1"},
+            {<<"POST /count HTTP/1.1\r\nhost: test\r\ntransfer-encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\n\r\n">>, ".*4 4"},
+            {<<"GET /slowly HTTP/1.1\r\nhost: test\r\n\r\nGET /told HTTP/1.1\r\nhost: test\r\n\r\n">>, ".*0\r\n\r\nHTTP/1.1 200 .*/told  test"}
+        ]
+    ].
 
 %% What comes byte by byte, be it of a body or of what stands between its chunks, is not waited for any longer than the rest.
 chunks_that_trickle(_Config) ->

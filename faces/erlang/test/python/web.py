@@ -151,9 +151,27 @@ async def _until_gone(scope, receive, send):
     if scope["query_string"]:
         await send(_start())
         await send({"type": "http.response.body", "body": b"part", "more_body": True})
+    heard = asyncio.ensure_future(_gone(receive))
+    await erlang.acall("listens")
+    await erlang.acall("gone", await heard)
+
+
+async def _slowly(scope, receive, send):
+    """Answers after a while, in parts, unless it hears that its client is gone."""
+    hears = asyncio.ensure_future(_gone(receive))
+    await asyncio.sleep(0.3)
+    await send(_start())
+    for words in (b"late", b"later"):
+        await send({"type": "http.response.body", "body": b"gone" if hears.done() else words, "more_body": True})
+        await asyncio.sleep(0.1)
+    hears.cancel()
+    await send({"type": "http.response.body"})
+
+
+async def _gone(receive):
     while (message := await receive())["type"] == "http.request":
         pass
-    await erlang.acall("gone", message["type"])
+    return message["type"]
 
 
 def what_was_raised():
@@ -172,6 +190,7 @@ ASKED = {
     "/half": _half,
     "/large": _large,
     "/until-gone": _until_gone,
+    "/slowly": _slowly,
 }
 """Those that see to everything by themselves, by paths."""
 
