@@ -277,14 +277,17 @@ is_close({<<"connection">>, Value}) ->
     lists:member(<<"close">>, binary:split(thalweg_request:lowered(Value), [<<",">>, <<" ">>, <<"\t">>], [global, trim_all]));
 is_close(_) -> false.
 
-%% Whether an answer begins so, what it says, and how long it says that its body is: nothing that would be read as more than it is
-%% (RFC 9110, 5.5), and one length (8.6). How a body is divided is not the application's affair.
+%% Whether an answer begins so, what it says, and how long it says that its body is: with a status that no other follows (RFC 9110,
+%% 15.2), nothing that would be read as more than it is (5.5), and one length (8.6). How a body is divided is not the application's affair.
 -spec is_head(term()) ->
     {true, pos_integer(), [{binary(), binary()}], non_neg_integer() | none} | {refused, pos_integer()} | gone | false.
 is_head({error, {refused, Status}}) -> {refused, Status};
 is_head({error, gone}) -> gone;
-is_head({data, {Status, Told}}) when is_integer(Status), Status >= 100, Status =< 999, is_list(Told) ->
+is_head({data, {Status, Told}}) when is_integer(Status), Status >= 200, Status =< 999, is_list(Told) ->
     case lists:all(fun is_line/1, Told) andalso lengths_of(Told) of
+        %% It has no body, and unlike others that have none it has to say so (RFC 9110, 15.3.6; RFC 9112, 6.3).
+        Lengths when Status =:= 205, is_list(Lengths) ->
+            {true, Status, [{<<"content-length">>, <<"0">>} | without(<<"content-length">>, without_encoding(Told))], none};
         [] -> {true, Status, without_encoding(Told), none};
         [Length] when is_integer(Length) -> {true, Status, without_encoding(Told), Length};
         _ -> false
@@ -295,7 +298,10 @@ is_head(_) -> false.
 lengths_of(Told) -> [thalweg_request:digits(Value) || {Name, Value} <- Told, is_called(Name, <<"content-length">>)].
 
 -spec without_encoding([{binary(), binary()}]) -> [{binary(), binary()}].
-without_encoding(Told) -> [Line || {Name, _} = Line <- Told, not is_called(Name, <<"transfer-encoding">>)].
+without_encoding(Told) -> without(<<"transfer-encoding">>, Told).
+
+-spec without(binary(), [{binary(), binary()}]) -> [{binary(), binary()}].
+without(Lowered, Told) -> [Line || {Name, _} = Line <- Told, not is_called(Name, Lowered)].
 
 -spec is_called(binary(), binary()) -> boolean().
 is_called(Name, Lowered) -> thalweg_request:lowered(Name) =:= Lowered.
@@ -309,7 +315,7 @@ is_line(_) -> false.
 %% In chunks, unless the application says how long it will be, or the client knows of no chunks: then it ends with the connection.
 -spec respond(gen_tcp:socket(), options(), exchange(), tuple()) -> {ok | error, thalweg_body:body()}.
 respond(Socket, Options, Exchange, {Status, Told, Length, {Minor, Stays}, Method}) ->
-    HasBody = Method =/= <<"HEAD">> andalso Status >= 200 andalso Status =/= 204 andalso Status =/= 304,
+    HasBody = Method =/= <<"HEAD">> andalso not lists:member(Status, [204, 205, 304]),
     Body =
         case {HasBody, Length} of
             {false, _} -> none;

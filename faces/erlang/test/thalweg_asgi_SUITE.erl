@@ -8,7 +8,7 @@ all() ->
         long_heads, refused_while_it_sends, no_field, slow_lines, slow_reader, path_that_is_no_text, hosts, targets, late_heads, expectations, long_bodies, long_bodies_are_waited_for,
         bodies_in_chunks, chunks_that_are_none, chunks_taken_apart, bodies_that_stop, bodies_that_nobody_reads, pieces_that_are_given_up, pieces_for_several, said_behind_the_last_part,
         clients_that_leave, clients_that_end_what_they_send, chunks_that_trickle, many_chunks, returned_before_the_last_part, parts_of_any_length, parts_that_nobody_takes,
-        answers_that_are_none, as_long_as_it_says, chunks_are_ours, head, short_of_descriptors, ends_with_its_owner, stopped_by_another, timeouts_that_are_none, told_to_shut_down, interrupted_to_shut_down
+        answers_that_are_none, statuses, as_long_as_it_says, chunks_are_ours, head, short_of_descriptors, ends_with_its_owner, stopped_by_another, timeouts_that_are_none, told_to_shut_down, interrupted_to_shut_down
     ].
 
 init_per_suite(Config) -> thalweg_test:start(Config, #{size => 1}).
@@ -661,6 +661,28 @@ answers_that_are_none(Config) ->
         ]
     ],
     {<<"HTTP/1.1 201 ", _/binary>>, _} = http(Config, <<"GET / HTTP/1.1\r\nconnection: close\r\n\r\n">>).
+
+%% What is no final status is no answer, and what has no body is not said to have one: another request may follow.
+statuses(Config) ->
+    Behind = <<"GET / HTTP/1.1\r\nconnection: close\r\n\r\n">>,
+    [
+        {Status, {<<"HTTP/1.1 500 ", _/binary>>, <<>>}} = {Status, http(Config, <<"GET /status?", Status/binary, " HTTP/1.1\r\n\r\n", Behind/binary>>)}
+     || Status <- [<<"99">>, <<"100">>, <<"101">>, <<"103">>, <<"199">>, <<"1000">>]
+    ],
+    [
+        begin
+            {<<"HTTP/1.1 ", Status:3/binary, " ", Head/binary>>, <<"HTTP/1.1 201 ", _/binary>>} =
+                http(Config, <<Method/binary, " /status?", Status/binary, " HTTP/1.1\r\n\r\n", Behind/binary>>),
+            {Status, nomatch} = {Status, re:run(Head, "transfer-encoding", [caseless])},
+            Lengths = [<<"content-length: 0">> || Status =:= <<"205">>],
+            {Status, Lengths} = {Status, [Line || <<"content-length", _/binary>> = Line <- binary:split(Head, <<"\r\n">>, [global])]}
+        end
+     || Status <- [<<"204">>, <<"205">>, <<"304">>], Method <- [<<"GET">>, <<"HEAD">>]
+    ],
+    %% Nor where the application says so.
+    {<<"HTTP/1.1 205 ", Said/binary>>, <<"HTTP/1.1 201 ", _/binary>>} =
+        http(Config, <<"GET /status-of-length?205 HTTP/1.1\r\n\r\n", Behind/binary>>),
+    {match, [[<<"content-length: 0">>]]} = re:run(Said, "content-length.*", [global, {newline, crlf}, {capture, all, binary}]).
 
 %% A body that is longer, or shorter, than the application said is cut off, and with it the connection: nothing of it, and of what
 %% is asked next, is taken for the other.

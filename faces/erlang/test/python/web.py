@@ -174,6 +174,13 @@ async def _gone(receive):
     return message["type"]
 
 
+async def _status(scope, receive, send):
+    """The status that is asked for, with a body that may not be its."""
+    headers = [(b"Content-Length", b"4")] if scope["path"] == "/status-of-length" else []
+    await send({"type": "http.response.start", "status": int(scope["query_string"]), "headers": headers})
+    await send({"type": "http.response.body", "body": b"body"})
+
+
 def what_was_raised():
     return raised
 
@@ -191,6 +198,8 @@ ASKED = {
     "/large": _large,
     "/until-gone": _until_gone,
     "/slowly": _slowly,
+    "/status": _status,
+    "/status-of-length": _status,
 }
 """Those that see to everything by themselves, by paths."""
 
