@@ -238,7 +238,9 @@ answer(Socket, Options, {Method, {Path, Query}, Minor, Headers}, Body) ->
         <<"raw_path">> => {bytes, Path},
         <<"query_string">> => {bytes, Query},
         <<"http_version">> => <<"1.", (integer_to_binary(Minor))/binary>>,
-        <<"headers">> => [{{bytes, Name}, {bytes, Value}} || {Name, Value} <- Headers]
+        <<"headers">> => [{{bytes, Name}, {bytes, Value}} || {Name, Value} <- Headers],
+        <<"client">> => end_of(inet:peername(Socket)),
+        <<"server">> => end_of(inet:sockname(Socket))
     },
     IsKept = Minor =:= 1 andalso not lists:any(fun is_close/1, Headers),
     Way = (maps:with([pool, runner], Options))#{credit => ?PARTS_MAX},
@@ -260,6 +262,11 @@ answer(Socket, Options, {Method, {Path, Query}, Minor, Headers}, Body) ->
         {error, {overloaded, _, _}} -> refuse(Socket, 503);
         {error, _} -> refuse(Socket, 502)
     end.
+
+%% One end of a connection, as its scope has it; none where it is gone already.
+-spec end_of({ok, {inet:ip_address(), inet:port_number()}} | {error, term()}) -> {binary(), inet:port_number()} | none.
+end_of({ok, {Address, Port}}) -> {list_to_binary(inet:ntoa(Address)), Port};
+end_of({error, _}) -> none.
 
 %% The connection when an answer has ended, or was cut off. Where a client still sends it finds the answer all the same.
 -spec behind(gen_tcp:socket(), options(), {ok | error, thalweg_body:body()}, boolean()) -> ok.

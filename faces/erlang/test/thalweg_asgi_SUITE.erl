@@ -8,7 +8,7 @@ all() ->
         long_heads, refused_while_it_sends, no_field, slow_lines, slow_reader, path_that_is_no_text, hosts, targets, late_heads, expectations, long_bodies, long_bodies_are_waited_for,
         bodies_in_chunks, chunks_that_are_none, chunks_taken_apart, bodies_that_stop, bodies_that_nobody_reads, pieces_that_are_given_up, pieces_for_several, said_behind_the_last_part,
         clients_that_leave, clients_that_end_what_they_send, chunks_that_trickle, many_chunks, returned_before_the_last_part, parts_of_any_length, parts_that_nobody_takes,
-        answers_that_are_none, statuses, as_long_as_it_says, chunks_are_ours, head, short_of_descriptors, ends_with_its_owner, stopped_by_another, timeouts_that_are_none, told_to_shut_down, interrupted_to_shut_down
+        answers_that_are_none, statuses, ends_of_a_connection, as_long_as_it_says, chunks_are_ours, head, short_of_descriptors, ends_with_its_owner, stopped_by_another, timeouts_that_are_none, told_to_shut_down, interrupted_to_shut_down
     ].
 
 init_per_suite(Config) -> thalweg_test:start(Config, #{size => 1}).
@@ -683,6 +683,17 @@ statuses(Config) ->
     {<<"HTTP/1.1 205 ", Said/binary>>, <<"HTTP/1.1 201 ", _/binary>>} =
         http(Config, <<"GET /status-of-length?205 HTTP/1.1\r\n\r\n", Behind/binary>>),
     {match, [[<<"content-length: 0">>]]} = re:run(Said, "content-length.*", [global, {newline, crlf}, {capture, all, binary}]).
+
+%% Both ends of the connection, in their scope.
+ends_of_a_connection(Config) ->
+    Socket = connected(Config),
+    {ok, {_, Client}} = inet:sockname(Socket),
+    {ok, {_, Server}} = inet:peername(Socket),
+    ok = gen_tcp:send(Socket, <<"GET /ends HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n">>),
+    Expected = io_lib:format("('127.0.0.1', ~w) ('127.0.0.1', ~w)", [Client, Server]),
+    {_, _} = binary:match(iolist_to_binary(all_of(Socket)), iolist_to_binary(Expected)),
+    %% Of a request that another server read it is that server's to say.
+    {ok, {200, _, <<"None None">>}} = thalweg_asgi:run(<<"web:app">>, #{<<"path">> => <<"/ends">>}, <<>>).
 
 %% A body that is longer, or shorter, than the application said is cut off, and with it the connection: nothing of it, and of what
 %% is asked next, is taken for the other.

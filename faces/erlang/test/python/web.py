@@ -152,6 +152,8 @@ async def _until_gone(scope, receive, send):
         await send(_start())
         await send({"type": "http.response.body", "body": b"part", "more_body": True})
     heard = asyncio.ensure_future(_gone(receive))
+    # It waits to hear of that before anybody is told so.
+    await asyncio.sleep(0)
     await erlang.acall("listens")
     await erlang.acall("gone", await heard)
 
@@ -181,6 +183,10 @@ async def _status(scope, receive, send):
     await send({"type": "http.response.body", "body": b"body"})
 
 
+async def _ends(scope, receive, send):
+    await _say(send, f"{scope['client']} {scope['server']}".encode())
+
+
 def what_was_raised():
     return raised
 
@@ -200,6 +206,7 @@ ASKED = {
     "/slowly": _slowly,
     "/status": _status,
     "/status-of-length": _status,
+    "/ends": _ends,
 }
 """Those that see to everything by themselves, by paths."""
 
