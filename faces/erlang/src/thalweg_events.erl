@@ -58,7 +58,10 @@
     sockets = #{} :: #{port() => callback_number()},
     worker = none :: none | thalweg_nif:connection(),
     %% The monitor of that worker, and its place.
-    place = none :: none | {reference(), {Pool :: atom(), Index :: pos_integer()}}
+    place = none :: none | {reference(), {Pool :: atom(), Index :: pos_integer()}},
+    %% The timers among the events, once one of those was taken back: what was stays there until it is left out.
+    due = none :: none | #{timer() => kept | taken_back},
+    taken_back = 0 :: non_neg_integer()
 }).
 
 -spec start_link() -> {ok, pid()} | {error, thalweg_options:wrong()}.
@@ -183,13 +186,13 @@ loop(Events, Count, State) ->
             ok;
         {ask, Reference, From, {forget, Timer}} ->
             %% Whatever was sent before the timer was taken back is here by now.
-            case lists:keytake(Timer, 2, Events) of
-                {value, _, Left} ->
+            case with_due(Events, State) of
+                #state{due = #{Timer := kept}} = Known ->
                     From ! {Reference, true},
-                    ?MODULE:loop(Left, Count - 1, State);
-                false ->
+                    take_back(Timer, Events, Count - 1, Known);
+                Known ->
                     From ! {Reference, false},
-                    ?MODULE:loop(Events, Count, State)
+                    ?MODULE:loop(Events, Count, Known)
             end;
         {ask, Reference, From, {post, Event}} ->
             case no_room(Event, Count, State) of
@@ -224,6 +227,38 @@ loop(Events, Count, State) ->
     after ?LIE_DOWN -> lie_down(Events, Count, State)
     end.
 
+%% Which timers are among the events. That is found out once, and kept up until they are delivered: one that is taken back is then
+%% found without a look through all of them.
+-spec with_due([kept()], #state{}) -> #state{}.
+with_due(Events, #state{due = none} = State) ->
+    State#state{due = maps:from_list([{Timer, kept} || {timeout, Timer, _} <- Events])};
+with_due(_Events, State) -> State.
+
+%% Its event is left out when the events are delivered, or before, once there are more of those than of others.
+-spec take_back(timer(), [kept()], non_neg_integer(), #state{}) -> ok.
+take_back(Timer, Events, Count, #state{due = Due, taken_back = Before} = State) when Before < Count ->
+    ?MODULE:loop(Events, Count, State#state{due = Due#{Timer := taken_back}, taken_back = Before + 1});
+take_back(Timer, Events, Count, #state{due = Due} = State) ->
+    ?MODULE:loop(left_in(Events, Due#{Timer := taken_back}), Count, forgotten(State)).
+
+-spec left_in([kept()], none | #{timer() => kept | taken_back}) -> [kept()].
+left_in(Events, none) -> Events;
+left_in(Events, Due) -> [Event || Event <- Events, not is_taken_back(Event, Due)].
+
+-spec is_taken_back(kept(), none | #{timer() => kept | taken_back}) -> boolean().
+is_taken_back({timeout, Timer, _}, #{} = Due) -> maps:get(Timer, Due, kept) =:= taken_back;
+is_taken_back(_Event, _Due) -> false.
+
+%% Nothing of what is among the events now was taken back.
+-spec forgotten(#state{}) -> #state{}.
+forgotten(State) -> State#state{due = none, taken_back = 0}.
+
+%% Goes on with an event more.
+-spec keep(kept(), [kept()], non_neg_integer(), #state{}) -> ok.
+keep({timeout, Timer, _} = Event, Events, Count, #state{due = #{} = Due} = State) ->
+    ?MODULE:loop([Event | Events], Count + 1, State#state{due = Due#{Timer => kept}});
+keep(Event, Events, Count, State) -> ?MODULE:loop([Event | Events], Count + 1, State).
+
 %% Where many wait, to look through all of them is too much.
 -spec lie_down([kept()], non_neg_integer(), #state{}) -> ok.
 lie_down([], 0, State) -> proc_lib:hibernate(?MODULE, loop, [[], 0, State]);
@@ -231,7 +266,7 @@ lie_down(Events, Count, State) -> ?MODULE:loop(Events, Count, State).
 
 -spec tell(kept(), [kept()], non_neg_integer(), #state{}) -> ok.
 tell(Event, Events, Count, #state{worker = none, poller = none, capacity = Capacity} = State) when Count < Capacity ->
-    ?MODULE:loop([Event | Events], Count + 1, State);
+    keep(Event, Events, Count, State);
 tell(Event, Events, Count, State) ->
     case no_room(Event, Count, State) of
         false -> told(Event, Events, Count, State);
@@ -250,7 +285,7 @@ no_room(Event, _Count, #state{worker = Connection}) ->
 
 %% Goes on from an event that has room.
 -spec told(kept(), [kept()], non_neg_integer(), #state{}) -> ok.
-told(Event, Events, Count, #state{worker = none, poller = none} = State) -> ?MODULE:loop([Event | Events], Count + 1, State);
+told(Event, Events, Count, #state{worker = none, poller = none} = State) -> keep(Event, Events, Count, State);
 told(Event, Events, Count, #state{worker = none, capacity = Capacity} = State) ->
     %% A poll is woken once for everything that is here.
     gather([Event | Events], min(Capacity - Count - 1, ?TOGETHER), State);
@@ -329,14 +364,16 @@ gather(Events, Room, State) ->
     end.
 
 -spec deliver([kept()], #state{}) -> ok.
-deliver(Events, #state{poller = {Reference, From, _, _}} = State) ->
-    Left = release(State),
+deliver(Events, #state{poller = {Reference, From, _, _}, due = Due} = State) ->
+    Left = forgotten(release(State)),
     case is_there(From) of
         true ->
-            From ! {Reference, in_order(Events, [])},
+            From ! {Reference, in_order(left_in(Events, Due), [])},
             ?MODULE:loop([], 0, Left);
         %% What it would have been told is told to the next.
-        false -> ?MODULE:loop(Events, length(Events), Left)
+        false ->
+            Kept = left_in(Events, Due),
+            ?MODULE:loop(Kept, length(Kept), Left)
     end.
 
 -spec in_order([kept()], [event()]) -> [event()].

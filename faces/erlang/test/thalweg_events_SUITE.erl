@@ -4,7 +4,7 @@
 
 all() ->
     [
-        posted, timers, never_early, cancelled, cancelled_among_equals, cancelled_while_polled, nothing_in_time, poll_takes_over,
+        posted, timers, never_early, cancelled, cancelled_among_equals, cancelled_among_many, cancelled_while_polled, nothing_in_time, poll_takes_over,
         who_polled_is_no_more, bounded, told_whether_there_is_room, a_stream_without_room, streams_of_one_number, the_end_of_a_stream_without_room, wrong_arguments, strays, not_handed_over,
         tcp, udp, udp_with_ancillary_data, an_error_of_a_datagram, so_many_messages_and_no_more, into_a_worker, a_kind_that_a_worker_does_not_know, descriptors_into_a_worker, sockets_into_a_worker, a_worker_without_room, a_worker_that_takes_nothing, without_a_value_in_python, without_a_value_in_the_worker, a_worker_that_ended, ends_with_its_owner
     ].
@@ -66,6 +66,49 @@ cancelled_among_equals(Config) ->
     true = thalweg_events:cancel(Events, First),
     false = thalweg_events:cancel(Events, First),
     [{3, 4, none}] = thalweg_events:poll(Events, 0).
+
+cancelled_among_many(_Config) ->
+    %% However many are due: what each of them takes is counted, not timed.
+    [Few, Many] = [work_of_cancelling(Count) || Count <- [1000, 16000]],
+    {Few, Many, true} = {Few, Many, Many < 3 * Few},
+    %% What is left is told, in order, among whatever else there is and comes meanwhile.
+    {ok, Events} = thalweg_events:start_link(#{capacity => 400}),
+    Timers = due(Events, 200),
+    [ok = thalweg_events:post(Events, 7, Number, none) || Number <- lists:seq(1, 100)],
+    {Cancelled, [Left | Rest]} = lists:split(150, Timers),
+    [true = thalweg_events:cancel(Events, Timer) || Timer <- Cancelled],
+    [Later] = due(Events, 1),
+    [true = thalweg_events:cancel(Events, Timer) || Timer <- Rest],
+    [false = thalweg_events:cancel(Events, Timer) || Timer <- Cancelled ++ Rest],
+    ok = thalweg_events:post_checked(Events, 7, 101, none),
+    Told = [{3, 151, none}] ++ [{7, Number, none} || Number <- lists:seq(1, 100)] ++ [{3, 1, none}, {7, 101, none}],
+    Told = thalweg_events:poll(Events, 0),
+    [false = thalweg_events:cancel(Events, Timer) || Timer <- [Left, Later]],
+    %% What was taken back takes no room.
+    [true = thalweg_events:cancel(Events, Timer) || _ <- [1, 2, 3], Timer <- due(Events, 400)],
+    [ok = thalweg_events:post_checked(Events, 7, Number, none) || Number <- lists:seq(1, 400)],
+    {error, {overloaded, 400, 400}} = thalweg_events:post_checked(Events, 7, 401, none),
+    400 = length(thalweg_events:poll(Events, 0)),
+    ok = thalweg_events:stop(Events).
+
+%% Reductions for each of so many timers that are due already and are taken back.
+work_of_cancelling(Count) ->
+    {ok, Events} = thalweg_events:start_link(),
+    Timers = due(Events, Count),
+    Work = fun() -> element(2, process_info(Events, reductions)) end,
+    Before = Work(),
+    [true = thalweg_events:cancel(Events, Timer) || Timer <- Timers],
+    After = Work(),
+    [] = thalweg_events:poll(Events, 0),
+    ok = thalweg_events:stop(Events),
+    (After - Before) / Count.
+
+%% Timers that the process has been told of.
+due(Events, Count) ->
+    Timers = [thalweg_events:timer(Events, 0, Number) || Number <- lists:seq(1, Count)],
+    thalweg_test:until(fun() -> not lists:any(fun(Timer) -> is_integer(erlang:read_timer(Timer)) end, Timers) end),
+    thalweg_test:until(fun() -> process_info(Events, message_queue_len) =:= {message_queue_len, 0} end),
+    Timers.
 
 cancelled_while_polled(Config) ->
     Events = events(Config),
