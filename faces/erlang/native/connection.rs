@@ -357,6 +357,12 @@ impl State {
         self.waiters.contains_key(&call.number())
     }
 
+    /// Whether a process will be told of what still comes of a call. It is told, under the lock, before the
+    /// call is over.
+    pub(crate) fn is_for(&self, call: CallId, pid: Pid) -> bool {
+        self.waiters.get(&call.number()).is_some_and(|waiter| waiter.pid == pid)
+    }
+
     /// Whether some of a group have not ended.
     pub(crate) fn awaits_group(&self, group: u64) -> bool {
         self.groups.contains_key(&group)

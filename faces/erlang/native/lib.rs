@@ -86,6 +86,7 @@ functions! {
     c"taken", 2: taken;
     c"cancel", 2: cancel;
     c"await", 2: wait;
+    c"awaits", 2: awaits;
     c"await_group", 2: wait_group;
     c"load", 1: load;
     c"tend", 1: tend;

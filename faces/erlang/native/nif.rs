@@ -206,17 +206,30 @@ fn look(
     }
 }
 
-/// `await(Connection, Number) -> {ok, Value} | {error, Reason} | pending`: looks a little for the answer of a
-/// call, where no other call is waited for; `pending` is told of by a message, which may be there by now.
+/// `await(Connection, Number) -> {ok, Value} | {error, Reason} | pending | done`: looks a little for the
+/// answer of a call, where no other call is waited for; `pending` is told of by a message, which may be there
+/// by now, and of what is `done` for the caller nothing comes that is not there already.
 pub(crate) fn wait(env: Env, arguments: &[RawTerm]) -> Answer {
     let [connection, number] = arguments else { return None };
     let call = CallId::from_number(env.natural(*number)?);
     let connection = handle::of(env, *connection)?;
     let state = connection.lock();
-    let looks = state.awaits(call) && state.hurried() == 1;
+    if !state.is_for(call, env.caller()) {
+        return Some(atoms(env).done);
+    }
+    let looks = state.hurried() == 1;
     drop(state);
     let found = if looks { look(env, connection, Some(call), |state| state.awaits(call)) } else { None };
     Some(found.unwrap_or(atoms(env).pending))
+}
+
+/// `awaits(Connection, Number) -> boolean()`: whether the caller will be told more of a call or a stream. What
+/// it was told before that is in its mailbox by now.
+pub(crate) fn awaits(env: Env, arguments: &[RawTerm]) -> Answer {
+    let [connection, number] = arguments else { return None };
+    let call = CallId::from_number(env.natural(*number)?);
+    let is_for = handle::of(env, *connection)?.lock().is_for(call, env.caller());
+    Some(if is_for { atoms(env).yes } else { atoms(env).no })
 }
 
 /// `await_group(Connection, Number) -> ok`: looks a little for what is left of a group, which is told of by a

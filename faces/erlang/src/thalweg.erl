@@ -11,7 +11,7 @@
 -export([async_call/2, async_call/3, async_call/4, async_await/1, async_await/2, async_gather/1, async_gather/2]).
 -export([eval/1, eval/2, eval/3, exec/1, exec/2, exec/3]).
 -export([register/2, unregister/1]).
--export([within/3, route/1, flush/1, patience/1]).
+-export([within/3, route/1, flush/1, patience/1, receive_of/2]).
 -export_type([request/0, options/0, result/0, name/0]).
 
 %% What a name in Python is: `math', <<"os.path">>.
@@ -134,15 +134,17 @@ spawn_call(Module, Function, Arguments, Options) ->
 -spec await(request()) -> result().
 await(Request) -> await(Request, ?TIMEOUT).
 
-%% @doc Waits for the result of a call that was begun. One that does not come in time is cancelled.
+%% @doc Waits for the result of a call that was begun. One that does not come in time is cancelled. What came already, was cancelled,
+%% or is another process's to wait for, is `badarg'.
 -spec await(request(), timeout()) -> result().
 await(Request, Timeout) -> await_within(Request, patience(Timeout)).
 
 -spec await_within(request(), timeout()) -> result().
-await_within({Reference, pending}, Timeout) ->
+await_within({Reference, pending}, _Timeout) ->
+    %% It was there before the call was said to have begun.
     receive
         {thalweg, Reference, Result} -> Result
-    after Timeout -> {error, timeout}
+    after 0 -> error(badarg)
     end;
 await_within({Reference, {Connection, Number}}, Timeout) ->
     case thalweg_nif:await(Connection, Number) of
@@ -151,6 +153,7 @@ await_within({Reference, {Connection, Number}}, Timeout) ->
                 {thalweg, Reference, Result} -> Result
             after Timeout -> give_up(Connection, Number, Reference)
             end;
+        done -> await_within({Reference, pending}, Timeout);
         Result -> Result
     end;
 await_within(_Request, _Timeout) -> error(badarg).
@@ -344,6 +347,28 @@ give_up(Connection, Number, Reference) ->
     ok = thalweg_nif:cancel(Connection, Number),
     flush(Reference),
     {error, timeout}.
+
+%% @private What comes next of a call or a stream of this process: `none' where nothing will, because its end was taken already, and
+%% `late' where nothing does in time. Whatever it came to is in the mailbox before it is known here to be over, so looking once more
+%% then misses nothing.
+-spec receive_of({reference(), thalweg_nif:connection(), non_neg_integer()}, timeout()) -> {told, term()} | late | none.
+receive_of({Reference, Connection, Number}, Patience) ->
+    case receive_within(Reference, 0) of
+        late ->
+            case {thalweg_nif:awaits(Connection, Number), receive_within(Reference, 0)} of
+                {_, {told, _} = Told} -> Told;
+                {true, late} -> receive_within(Reference, Patience);
+                {false, late} -> none
+            end;
+        Told -> Told
+    end.
+
+-spec receive_within(reference(), timeout()) -> {told, term()} | late.
+receive_within(Reference, Patience) ->
+    receive
+        {thalweg, Reference, Told} -> {told, Told}
+    after Patience -> late
+    end.
 
 %% @private What came before a call was cancelled.
 -spec flush(reference()) -> ok.

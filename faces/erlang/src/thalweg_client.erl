@@ -108,15 +108,16 @@ send({_, Connection}, Frame, Options) ->
     end;
 send(_Client, _Frame, _Options) -> error(badarg).
 
-%% @doc Waits for the frame that answers a request, which is cancelled if that does not come in time.
+%% @doc Waits for the frame that answers a request, which is cancelled if that does not come in time. Of one that was answered
+%% already, or that another process sent, it is `badarg'.
 -spec await(request(), timeout()) -> {ok, binary()} | error().
-await({Reference, _, _} = Request, Timeout) ->
-    Patience = thalweg:patience(Timeout),
-    receive
-        {thalweg, Reference, Result} -> Result
-    after Patience ->
-        ok = cancel(Request),
-        {error, timeout}
+await({_, _, _} = Request, Timeout) ->
+    case thalweg:receive_of(Request, thalweg:patience(Timeout)) of
+        {told, Result} -> Result;
+        late ->
+            ok = cancel(Request),
+            {error, timeout};
+        none -> error(badarg)
     end;
 await(_Request, _Timeout) -> error(badarg).
 
@@ -145,18 +146,18 @@ stream(_Client, _Frame, _Options) -> error(badarg).
 -spec next(stream()) -> {item, binary()} | {ok, binary()} | error().
 next(Stream) -> next(Stream, infinity).
 
-%% @doc The next frame of a stream: an item, after which one more may come, or the end.
+%% @doc The next frame of a stream: an item, after which one more may come, or the end. Behind that it is `badarg'.
 -spec next(stream(), timeout()) -> {item, binary()} | {ok, binary()} | error().
-next({Reference, Connection, Number} = Stream, Timeout) ->
-    Patience = thalweg:patience(Timeout),
-    receive
-        {thalweg, Reference, {frame, Frame}} ->
+next({_, Connection, Number} = Stream, Timeout) ->
+    case thalweg:receive_of(Stream, thalweg:patience(Timeout)) of
+        {told, {frame, Frame}} ->
             ok = thalweg_nif:grant(Connection, Number, 1),
             {item, Frame};
-        {thalweg, Reference, End} -> End
-    after Patience ->
-        ok = cancel(Stream),
-        {error, timeout}
+        {told, End} -> End;
+        late ->
+            ok = cancel(Stream),
+            {error, timeout};
+        none -> error(badarg)
     end;
 next(_Stream, _Timeout) -> error(badarg).
 

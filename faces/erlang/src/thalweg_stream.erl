@@ -31,18 +31,19 @@ open(Module, Function, Arguments, Options) ->
 -spec next(stream()) -> {data, term()} | done | {error, term()}.
 next(Stream) -> next(Stream, 5000).
 
-%% @doc The next value; `done' is the end, and so is an error. In time, or the stream is closed.
+%% @doc The next value; `done' is the end, and so is an error. In time, or the stream is closed. A stream whose end was taken already,
+%% or that another process opened, is `badarg'.
 -spec next(stream(), timeout()) -> {data, term()} | done | {error, term()}.
-next({Reference, Connection, Number} = Stream, Timeout) ->
-    Patience = thalweg:patience(Timeout),
-    receive
-        {thalweg, Reference, {data, _} = Data} ->
+next({_, Connection, Number} = Stream, Timeout) ->
+    case thalweg:receive_of(Stream, thalweg:patience(Timeout)) of
+        {told, {data, _} = Data} ->
             ok = thalweg_nif:grant(Connection, Number, 1),
             Data;
-        {thalweg, Reference, End} -> End
-    after Patience ->
-        close(Stream),
-        {error, timeout}
+        {told, End} -> End;
+        late ->
+            ok = close(Stream),
+            {error, timeout};
+        none -> error(badarg)
     end;
 next(_Stream, _Timeout) -> error(badarg).
 

@@ -7,7 +7,7 @@ all() ->
         call, keywords, names_of_functions, coroutines, coroutines_in_several_steps, tasks_of_their_own, cast, spawned, gathered, early_error_in_a_gather, many_callers,
         timeout_of_a_coroutine, timeout_of_a_function, timeout_of_the_system, timeout_of_a_gather, interrupt_is_raised,
         interrupt_of_a_coroutine, interrupt_of_a_later_step, interrupt_between_two_steps, interrupt_before_it_begins, interrupt_that_comes_to_nothing, interrupted_once, not_suspended, stopped_loop, ended_loop, stopped_pool, called_within_a_task, cancelled, overloaded, exceptions, exceptions_that_say_nothing_of_themselves,
-        no_such_pool, wrong_arguments, large_values, large_values_beside_small_ones, large_values_given_up, interrupts_beside_calls,
+        no_such_pool, results_that_were_taken, wrong_arguments, large_values, large_values_beside_small_ones, large_values_given_up, interrupts_beside_calls,
         given_up_before_much_else, results_as_messages, caller_that_ends, callers_that_are_killed
     ].
 
@@ -290,8 +290,32 @@ no_such_pool(_Config) ->
     Request = thalweg:spawn_call(math, sqrt, [4], #{pool => nowhere}),
     {error, no_worker} = thalweg:await(Request),
     %% As any other that was heard of already.
-    {error, timeout} = thalweg:await(Request, 0),
+    badarg = caught(fun() -> thalweg:await(Request, infinity) end),
     {error, no_worker} = thalweg:async_gather([{math, sqrt, [4]}], #{pool => nowhere}).
+
+%% What a call came to is there once, and to who made it; nobody waits for it a second time.
+results_that_were_taken(_Config) ->
+    Taken = fun(Request) -> [badarg = caught(fun() -> thalweg:await(Request, Timeout) end) || Timeout <- [0, 60000, infinity]] end,
+    Slow = thalweg:spawn_call(asyncio, sleep, [0.01, 1]),
+    {ok, 1} = thalweg:await(Slow),
+    Taken(Slow),
+    Quick = thalweg:spawn_call(math, sqrt, [4]),
+    {ok, 2.0} = thalweg:await(Quick),
+    Taken(Quick),
+    Cancelled = thalweg:spawn_call(asyncio, sleep, [3600]),
+    ok = thalweg:cancel(Cancelled),
+    Taken(Cancelled),
+    Late = thalweg:spawn_call(asyncio, sleep, [3600]),
+    {error, timeout} = thalweg:await(Late, 10),
+    Taken(Late),
+    %% One that is there already is taken all the same, and one that is not stays its caller's.
+    There = thalweg:spawn_call(math, sqrt, [9]),
+    thalweg_test:until(fun() -> thalweg:load(default) =:= [0] end),
+    {ok, 3.0} = thalweg:await(There, 0),
+    Ours = thalweg:spawn_call(asyncio, sleep, [0.2, ours]),
+    {_, Monitor} = spawn_monitor(fun() -> Taken(Ours) end),
+    receive {'DOWN', Monitor, process, _, Reason} -> normal = Reason end,
+    {ok, _} = thalweg:await(Ours).
 
 wrong_arguments(_Config) ->
     badarg = caught(fun() -> thalweg:call(1, 2, []) end),

@@ -4,7 +4,7 @@
 
 all() ->
     [
-        appended_and_read, followed, with_credit, with_the_servers_credit, left, closed, refused, reconnected, lost_for_good,
+        appended_and_read, followed, with_credit, with_the_servers_credit, left, closed, refused, reconnected, lost_for_good, ends_that_were_taken,
         timeouts_that_are_none
     ].
 
@@ -71,7 +71,24 @@ followed(Config) ->
     {data, <<"two">>, Second} = thalweg_log:next(Tail),
     ok = thalweg_log:close(Tail),
     {ok, _} = thalweg_log:append(Client, Name, <<"three">>),
-    {error, timeout} = thalweg_log:next(Tail, 50).
+    {'EXIT', {badarg, _}} = (catch thalweg_log:next(Tail, 50)),
+    ok.
+
+%% Behind the end of a tail, and of a request that was answered, nothing comes and nobody waits.
+ends_that_were_taken(Config) ->
+    {Client, Name} = with(Config),
+    Transport = thalweg_client:transport(Client),
+    Last = #{name => Name, data => <<"last">>, content_type => undefined, producer => undefined, close => true},
+    {ok, _} = log_client:append(Transport, Last),
+    {ok, Tail} = thalweg_log:tail(Client, Name, <<"-1">>),
+    {data, <<"last">>, Next} = thalweg_log:next(Tail),
+    {closed, Next} = thalweg_log:next(Tail),
+    [{'EXIT', {badarg, _}} = (catch thalweg_log:next(Tail, Timeout)) || Timeout <- [0, 60000, infinity]],
+    [{'EXIT', {badarg, _}} = (catch thalweg_client:next(Tail, Timeout)) || Timeout <- [0, 60000, infinity]],
+    {ok, Request} = thalweg_client:send(Client, log_types:encode_request({read, #{name => Name, offset => <<"-1">>}})),
+    {ok, _} = thalweg_client:await(Request, 60000),
+    [{'EXIT', {badarg, _}} = (catch thalweg_client:await(Request, Timeout)) || Timeout <- [0, 60000, infinity]],
+    ok.
 
 %% No more pieces than there is credit for, and nothing is lost meanwhile.
 with_credit(Config) ->

@@ -6,7 +6,7 @@ all() ->
     [
         generator, asynchronous, many, batches, not_a_generator, error_midway, error_at_once, no_erlang_value, no_erlang_value_is_heard_of_at_once, values_come_as_they_are_made,
         closed, closed_while_it_runs, interrupted_once, not_interrupted_while_it_is_closed, owner_ends, owner_ends_while_it_runs, owner_is_watched_once, credit_is_kept,
-        modules_in_place_of_others, coroutines_beside_credit, messages, pool_ends, timeouts_that_are_none
+        modules_in_place_of_others, coroutines_beside_credit, messages, pool_ends, ends_that_were_taken, timeouts_that_are_none
     ].
 
 init_per_suite(Config) -> thalweg_test:start(Config, #{size => 1}).
@@ -89,6 +89,41 @@ error_at_once(_Config) ->
     {error, {exception, <<"ModuleNotFoundError">>, _, _}} = thalweg_stream:next(Stream),
     {error, {no_python_value, _}} = thalweg_stream:open(sample, echo, [fun() -> ok end]),
     {error, no_worker} = thalweg_stream:open(sample, count, [1, 2], #{pool => nowhere}).
+
+%% Nothing comes behind an end, however it came, and nobody waits for it; nor does anything to who did not open the stream.
+ends_that_were_taken(_Config) ->
+    [
+        begin
+            {ok, Stream} = thalweg_stream:open(sample, Function, [3]),
+            {_, _} = thalweg_test:collect(Stream, []),
+            nothing_more(Stream)
+        end
+     || Function <- [count_later, count_and_fail]
+    ],
+    {ok, Closed} = thalweg_stream:open(sample, count_later, [3]),
+    {data, 0} = thalweg_stream:next(Closed),
+    ok = thalweg_stream:close(Closed),
+    nothing_more(Closed),
+    {ok, Late} = thalweg_stream:open(sample, bring_nothing, []),
+    {error, timeout} = thalweg_stream:next(Late, 10),
+    nothing_more(Late),
+    %% What was told before is taken all the same, be the end known or not.
+    {ok, Whole} = thalweg_stream:open(sample, count, [1, 50]),
+    thalweg_test:until(fun() -> thalweg:load(default) =:= [0] end),
+    {Values, done} = thalweg_test:collect(Whole, []),
+    50 = length(Values),
+    nothing_more(Whole),
+    %% Of another process's there is never anything.
+    {ok, Ours} = thalweg_stream:open(sample, count_for_ever, [<<"ours">>]),
+    {_, Monitor} = spawn_monitor(fun() -> nothing_more(Ours) end),
+    receive {'DOWN', Monitor, process, _, Reason} -> normal = Reason end,
+    {data, 1} = thalweg_stream:next(Ours),
+    ok = thalweg_stream:close(Ours).
+
+nothing_more(Stream) ->
+    [{'EXIT', {badarg, _}} = (catch thalweg_stream:next(Stream, Timeout)) || Timeout <- [0, 60000, infinity]],
+    {'EXIT', {badarg, _}} = (catch thalweg_stream:fold(fun(_, Sum) -> Sum end, 0, Stream)),
+    ok.
 
 %% A value that is no term here is the end, and the generator's too.
 no_erlang_value(_Config) ->

@@ -390,6 +390,11 @@ def count_and_fail(last):
     raise ValueError("no more")
 
 
+async def bring_nothing():
+    await asyncio.sleep(3600)
+    yield
+
+
 async def count_later(last):
     for number in range(last):
         await asyncio.sleep(0)
