@@ -45,8 +45,11 @@ fn name(env: Env, term: RawTerm) -> Result<String, Refused> {
     String::from_utf8(bytes).map_err(|_| Refused::BadArgument)
 }
 
-/// A list of arguments.
+/// A list of arguments. One that is improper has no value; what is no list is no arguments.
 fn positional(env: Env, term: RawTerm) -> Result<Vec<u8>, Refused> {
+    if env.kind(term) != Kind::List {
+        return Err(Refused::BadArgument);
+    }
     let mut out = Vec::with_capacity(64);
     encode::list(env, term, &mut out)?;
     Ok(out)

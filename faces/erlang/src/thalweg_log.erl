@@ -21,35 +21,51 @@ connect(Endpoint, Options) when is_map(Options) -> thalweg_client:connect(Endpoi
 connect(_Endpoint, _Options) -> error(badarg).
 
 %% @doc Appends; returns when it is durable, with the stream's new end.
--spec append(thalweg_client:client(), binary(), binary()) -> {ok, Next :: binary()} | {refused, binary()} | {error, term()}.
-append(Client, Name, Data) ->
-    Request = #{name => Name, data => Data, content_type => undefined, producer => undefined, close => false},
+-spec append(thalweg_client:client(), thalweg:name(), binary()) -> {ok, Next :: binary()} | {refused, binary()} | {error, term()}.
+append(Client, Name, Data) when is_binary(Data) ->
+    Request = #{name => text(Name), data => Data, content_type => undefined, producer => undefined, close => false},
     case log_client:append(thalweg_client:transport(Client), Request) of
         {ok, #{next := Next}} -> {ok, Next};
         Other -> Other
-    end.
+    end;
+append(_Client, _Name, _Data) -> error(badarg).
 
 %% @doc What a stream holds from an offset on, as much of it as one answer carries.
--spec read(thalweg_client:client(), binary(), binary()) -> {ok, piece()} | {refused, binary()} | {error, term()}.
+-spec read(thalweg_client:client(), thalweg:name(), binary()) -> {ok, piece()} | {refused, binary()} | {error, term()}.
 read(Client, Name, Offset) ->
-    case log_client:read(thalweg_client:transport(Client), #{name => Name, offset => Offset}) of
+    case log_client:read(thalweg_client:transport(Client), from(Name, Offset)) of
         {ok, #{data := Data, next := Next}} -> {ok, {data, Data, Next}};
         Other -> Other
     end.
 
--spec tail(thalweg_client:client(), binary(), binary()) -> {ok, thalweg_client:stream()} | {error, term()}.
+-spec tail(thalweg_client:client(), thalweg:name(), binary()) -> {ok, thalweg_client:stream()} | {error, term()}.
 tail(Client, Name, Offset) -> tail(Client, Name, Offset, 64).
 
 %% @doc What a stream holds from an offset on, `<<"-1">>' from its beginning, and then whatever is appended, until it is closed.
--spec tail(thalweg_client:client(), binary(), binary(), pos_integer()) -> {ok, thalweg_client:stream()} | {error, term()}.
+-spec tail(thalweg_client:client(), thalweg:name(), binary(), pos_integer()) -> {ok, thalweg_client:stream()} | {error, term()}.
 tail(Client, Name, Offset, Credit) ->
-    Frame = log_types:encode_request({tail, #{name => Name, offset => Offset}}),
+    Frame = log_types:encode_request({tail, from(Name, Offset)}),
     thalweg_client:stream(Client, Frame, #{credit => Credit}).
+
+%% An offset is text as well, and no atom.
+-spec from(thalweg:name(), binary()) -> map().
+from(Name, Offset) when is_binary(Offset) -> #{name => text(Name), offset => text(Offset)};
+from(_Name, _Offset) -> error(badarg).
+
+%% What generated code would refuse in words of its own.
+-spec text(thalweg:name()) -> binary().
+text(Name) when is_atom(Name) -> atom_to_binary(Name);
+text(Name) when is_binary(Name) ->
+    case unicode:characters_to_binary(Name) of
+        Name -> Name;
+        _ -> error(badarg)
+    end;
+text(_Name) -> error(badarg).
 
 -spec next(thalweg_client:stream()) -> piece() | {closed, binary()} | {refused, binary()} | {error, term()}.
 next(Tail) -> next(Tail, infinity).
 
-%% @doc The next piece; a tail for which none comes in time is closed.
+%% @doc The next piece; a tail for which none comes in time is closed. Behind its end it is `badarg'.
 -spec next(thalweg_client:stream(), timeout()) -> piece() | {closed, binary()} | {refused, binary()} | {error, term()}.
 next(Tail, Timeout) ->
     case thalweg_client:next(Tail, Timeout) of

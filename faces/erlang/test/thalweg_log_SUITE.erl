@@ -4,7 +4,7 @@
 
 all() ->
     [
-        appended_and_read, followed, with_credit, with_the_servers_credit, left, closed, refused, reconnected, lost_for_good, ends_that_were_taken,
+        appended_and_read, followed, with_credit, with_the_servers_credit, left, closed, refused, reconnected, lost_for_good, ends_that_were_taken, names_and_data,
         timeouts_that_are_none
     ].
 
@@ -89,6 +89,28 @@ ends_that_were_taken(Config) ->
     {ok, _} = thalweg_client:await(Request, 60000),
     [{'EXIT', {badarg, _}} = (catch thalweg_client:await(Request, Timeout)) || Timeout <- [0, 60000, infinity]],
     ok.
+
+%% A name is an atom or text, everywhere; what is neither, and data that is none, is a wrong argument.
+names_and_data(Config) ->
+    {Client, Name} = with(Config),
+    Atom = binary_to_atom(Name),
+    {ok, Next} = thalweg_log:append(Client, Atom, <<"one">>),
+    {ok, {data, <<"one">>, Next}} = thalweg_log:read(Client, Atom, <<"-1">>),
+    {ok, Tail} = thalweg_log:tail(Client, Atom, <<"-1">>),
+    {data, <<"one">>, Next} = thalweg_log:next(Tail),
+    ok = thalweg_log:close(Tail),
+    [
+        {Wrong, {'EXIT', {badarg, _}}} = {Wrong, catch Act(Wrong)}
+     || {Act, Several} <- [
+            {fun(W) -> thalweg_log:append(Client, W, <<>>) end, [<<255>>, "name", 1]},
+            {fun(W) -> thalweg_log:append(Client, Name, W) end, [data, "data", 1, <<1:1>>]},
+            {fun(W) -> thalweg_log:read(Client, W, <<"-1">>) end, [<<255>>, "name", 1]},
+            {fun(W) -> thalweg_log:read(Client, Name, W) end, [<<255>>, "-1", -1]},
+            {fun(W) -> thalweg_log:tail(Client, W, <<"-1">>) end, [<<255>>, "name", 1]},
+            {fun(W) -> thalweg_log:tail(Client, Name, W) end, [<<255>>, "-1", -1]}
+        ],
+        Wrong <- Several
+    ].
 
 %% No more pieces than there is credit for, and nothing is lost meanwhile.
 with_credit(Config) ->

@@ -100,7 +100,15 @@ what_has_no_value(_Config) ->
     [{error, {no_python_value, _}} = echo(Term) || Term <- Without],
     [{error, {no_python_value, _}} = thalweg:cast(sample, echo, [Term]) || Term <- Without],
     [{error, {no_python_value, _}}] = thalweg:async_gather([{sample, echo, [fun() -> ok end]}]),
-    {ok, 1} = echo(1).
+    {ok, 1} = echo(1),
+    %% What are no arguments at all is the caller's mistake.
+    Calls = [
+        fun(A) -> thalweg:call(math, sqrt, A) end, fun(A) -> thalweg:cast(math, sqrt, A) end,
+        fun(A) -> thalweg:spawn_call(math, sqrt, A) end, fun(A) -> thalweg_stream:open(builtins, range, A) end
+    ],
+    [{Wrong, {'EXIT', {badarg, _}}} = {Wrong, catch Call(Wrong)} || Call <- Calls, Wrong <- [foo, 4, <<"4">>, {4}, #{}]],
+    [{error, {no_python_value, <<"an improper list">>}} = Call([4 | 4]) || Call <- Calls -- [lists:nth(3, Calls)]],
+    {error, {no_python_value, <<"an improper list">>}} = thalweg:await(thalweg:spawn_call(math, sqrt, [4 | 4])).
 
 %% Keys that Python cannot have, or cannot tell apart.
 what_python_cannot_say(_Config) ->
