@@ -5,7 +5,7 @@
 all() ->
     [
         table, random_terms, random_values, what_has_no_value, what_python_cannot_say, what_erlang_cannot_say,
-        prefixes_and_noise, depth
+        prefixes_and_noise, depth, depth_to_the_level
     ].
 
 init_per_suite(Config) -> thalweg_test:start(Config, #{size => 1}).
@@ -156,6 +156,34 @@ depth(_Config) ->
     {error, {exception, <<"ValueError">>, _, _}} =
         thalweg:eval("(a := [], a.append(a), a)[2]"),
     {ok, _} = thalweg:call(sample, deep, [200]).
+
+%% What is said of it is where it is: a value itself is a level, and what carries it is one or two.
+depth_to_the_level(_Config) ->
+    ok = thalweg:register(echo, fun([Value]) -> Value end),
+    ok = thalweg:register(nested, fun([Depth]) -> nested(Depth) end),
+    Source = <<"from thalweg import erlang\ndef nested(n):\n    value = 1\n    for _ in range(n):\n        value = [value]\n    return value\n">>,
+    {ok, none} = thalweg:exec(Source),
+    Says = fun(Code) -> fun(Depth) -> thalweg:eval(Code, #{depth => Depth}) end end,
+    [
+        [{What, Depth, IsTaken} = {What, Depth, is_taken(Act(Depth))} || {Depth, IsTaken} <- [{Most - 1, true}, {Most, true}, {Most + 1, false}]]
+     || {What, Most, Act} <- [
+            {argument, 255, fun(Depth) -> thalweg:call(builtins, bool, [nested(Depth)]) end},
+            {result, 255, Says("nested(depth)")},
+            {callbacks_result, 255, Says("erlang.call('nested', depth) and True")},
+            {keyword, 254, fun(Depth) -> thalweg:call(builtins, dict, [], #{keywords => #{a => nested(Depth)}}) end},
+            {variable, 254, fun(Depth) -> thalweg:eval("value and True", #{value => nested(Depth)}) end},
+            {callbacks_argument, 253, Says("erlang.call('echo', nested(depth)) and True")}
+        ]
+    ],
+    ok = thalweg:unregister(echo),
+    ok = thalweg:unregister(nested).
+
+is_taken({ok, _}) -> true;
+is_taken({error, _}) -> false.
+
+%% So many lists around a number.
+nested(0) -> 1;
+nested(Depth) -> [nested(Depth - 1)].
 
 %% A random term of those that come back as they are.
 term(0) -> leaf();
