@@ -272,6 +272,38 @@ fn a_kept_connection_that_was_closed_meanwhile_is_replaced() {
     assert_eq!((client.statistics().opened, client.statistics().closed), (2, 1));
 }
 
+/// Of so many calls in a row one fails at most, and none of those that pause: the end of the connection lies
+/// there to be read, before each of them.
+#[test]
+fn a_server_that_closes_after_each_answer_fails_one_call_at_most() {
+    const CALLS: usize = 200;
+    let row = |pause: Duration| {
+        let (url, asked) = scripted(&[Act::AnswerAndClose(RIGHT); CALLS]);
+        let mut client = Client::new(&url, patient()).unwrap();
+        let mut failed = 0;
+        for _ in 0..CALLS {
+            match client.call("m", "") {
+                Ok(answer) => {
+                    assert_eq!(answer, "\"right\"");
+                    asked.recv().unwrap();
+                    assert_eq!(asked.recv().unwrap().1, CLOSED);
+                }
+                Err(error) => {
+                    assert_eq!((fault(&error), error.retry()), (Fault::Disconnected, Retry::Unknown));
+                    failed += 1;
+                }
+            }
+            std::thread::sleep(pause);
+        }
+        let told = client.statistics();
+        assert_eq!((told.opened, told.reused, told.retried), (CALLS as u64 - failed, failed, 0));
+        assert_eq!(told.opened - told.closed, told.connections as u64);
+        failed
+    };
+    assert!(row(Duration::ZERO) <= 1);
+    assert_eq!(row(Duration::from_micros(500)), 0);
+}
+
 #[test]
 fn only_what_may_be_repeated_is_repeated_and_once() {
     const SCRIPT: &[Act] = &[

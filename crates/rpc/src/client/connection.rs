@@ -132,6 +132,11 @@ impl Connection {
         matches!(socket::receive(self.line.socket.as_fd(), &mut self.input, 1), Ok(None))
     }
 
+    /// Whether no byte of an answer to what it carries has come.
+    pub(crate) fn has_heard_nothing(&self) -> bool {
+        self.input.is_empty()
+    }
+
     /// Goes on as far as it can without waiting. A server may answer before it has taken the whole request,
     /// and take no more of it then.
     pub(crate) fn advance(&mut self, answer_bytes_max: usize) -> Step {

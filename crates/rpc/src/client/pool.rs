@@ -19,8 +19,10 @@ use thalweg_sys::nested::Nested;
 use thalweg_sys::socket::SLEEP_MAX;
 use thalweg_wire::fault::Fault;
 
-/// A connection that was silent for longer than this is listened to before it is used again.
-const FRESH: Duration = Duration::from_millis(1);
+/// A connection that was silent for longer than this is looked at before it is used again: for whoever calls
+/// in a row a look would be one more call of the kernel for each, for whoever pauses it is nothing. Where a
+/// server closes without a word no connection is too fresh to be looked at.
+const FRESH: Duration = Duration::from_micros(100);
 /// An answer may be waited for by so much longer than was said.
 const BARELY: Duration = Duration::from_millis(1);
 
@@ -91,8 +93,13 @@ impl Pool {
         {
             let connection = &mut self.connections[index];
             let idle_for = now.saturating_duration_since(connection.idle_since);
-            if idle_for >= self.options.idle_for || (idle_for > FRESH && !connection.is_silent()) {
+            if idle_for >= self.options.idle_for {
                 self.drop_connection(index);
+                continue;
+            }
+            let is_trusted = idle_for <= FRESH && !self.targets.sites.is_wary(site);
+            if !is_trusted && !connection.is_silent() {
+                self.drop_closed(index);
                 continue;
             }
             connection.carry(exchange);
@@ -149,7 +156,11 @@ impl Pool {
             Step::Ended { failure, untouched } => {
                 let (site, served) = (connection.site, connection.served);
                 let exchange = connection.carries.take();
-                self.drop_connection(index);
+                if served > 0 && connection.has_heard_nothing() {
+                    self.drop_closed(index);
+                } else {
+                    self.drop_connection(index);
+                }
                 let Some(mut exchange) = exchange else { return true };
                 // A connection that had served before may have been closed for its age; a new one has no such
                 // excuse.
@@ -193,6 +204,13 @@ impl Pool {
     fn next_waiting(&mut self, site: SiteId) -> Option<Exchange> {
         let index = self.queue.iter().position(|(to, _)| *to == site)?;
         self.queue.remove(index).map(|(_, exchange)| exchange)
+    }
+
+    /// Drops a kept connection that the server turned out to have closed. It said nothing of it, so those
+    /// that are kept from now on are looked at first.
+    fn drop_closed(&mut self, index: usize) {
+        self.targets.sites.beware(self.connections[index].site);
+        self.drop_connection(index);
     }
 
     fn drop_connection(&mut self, index: usize) {
@@ -305,7 +323,7 @@ impl Pool {
                 if connection.carries.is_some() {
                     moved |= self.advance(index);
                 } else if !connection.is_silent() {
-                    self.drop_connection(index);
+                    self.drop_closed(index);
                     moved = true;
                 }
             }

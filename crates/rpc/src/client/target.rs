@@ -96,6 +96,8 @@ struct Site {
     first: usize,
     /// How many targets lead there.
     names: usize,
+    /// Whether the server has closed a kept connection.
+    is_wary: bool,
 }
 
 impl Sites {
@@ -105,7 +107,7 @@ impl Sites {
             self.all[known.0].names += 1;
             return known;
         }
-        let site = Site { addresses: addresses.to_vec(), first: 0, names: 1 };
+        let site = Site { addresses: addresses.to_vec(), first: 0, names: 1, is_wary: false };
         let id = match self.free.pop() {
             Some(id) => {
                 self.all[id.0] = site;
@@ -145,6 +147,18 @@ impl Sites {
     pub(crate) fn addresses(&self, SiteId(site): SiteId) -> VecDeque<SocketAddr> {
         let Some(Site { addresses, first, .. }) = self.all.get(site) else { return VecDeque::new() };
         addresses.iter().cycle().skip(*first).take(addresses.len()).copied().collect()
+    }
+
+    /// Whether a connection to this host is looked at before it is used again, however fresh it is.
+    pub(crate) fn is_wary(&self, SiteId(site): SiteId) -> bool {
+        self.all.get(site).is_some_and(|site| site.is_wary)
+    }
+
+    /// The server there closed a connection that was kept.
+    pub(crate) fn beware(&mut self, SiteId(site): SiteId) {
+        if let Some(site) = self.all.get_mut(site) {
+            site.is_wary = true;
+        }
     }
 
     /// Somebody answered there.
