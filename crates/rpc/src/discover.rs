@@ -1,7 +1,11 @@
 //! What `rpc.discover` answers: the schema as an OpenRPC document, complete enough to generate a client from.
 
+mod shapes;
+
 use serde_json::{Map, Value, json};
-use thalweg_schema::{Command, Field, Message, Service, Type};
+use shapes::{Shapes, Side};
+use std::time::Duration;
+use thalweg_schema::{Command, Field, Service, Type};
 use thalweg_wire::fault::Fault;
 use thalweg_wire::hex::Hex;
 use thalweg_wire::jsonrpc;
@@ -9,36 +13,27 @@ use thalweg_wire::jsonrpc;
 /// The version of the format.
 const OPENRPC: &str = "1.3.2";
 
-/// The document, as JSON; whether with the method that delays.
-pub(crate) fn document(service: &Service, delays: bool) -> String {
-    let mut methods: Vec<Value> = service.commands.iter().map(method).collect();
+/// The document, as JSON; with the method that delays, where a delay may be longer than nothing.
+pub(crate) fn document(service: &Service, delay_max: Duration) -> String {
+    let shapes = Shapes::of(service);
+    let mut methods: Vec<Value> = service.commands.iter().map(|command| method(&shapes, command)).collect();
     methods.extend(built_in());
-    methods.extend(delays.then(delay));
+    methods.extend((!delay_max.is_zero()).then(|| delay(delay_max)));
     let mut info =
         described(json!({ "title": service.name, "version": env!("CARGO_PKG_VERSION") }), &service.doc);
     info["x-schema-hash"] = Hex(&service.hash).to_string().into();
-    let mut schemas = Map::new();
-    for alias in &service.aliases {
-        schemas.insert(alias.name.clone(), described(schema(&alias.of), &alias.doc));
-    }
-    for of in &service.enums {
-        schemas.insert(of.name.clone(), described(json!({ "type": "string", "enum": of.members }), &of.doc));
-    }
-    for of in &service.types {
-        schemas.insert(of.name.clone(), described(object(&of.fields), &of.doc));
-    }
     let errors: Map<String, Value> =
         Fault::ALL.iter().map(|fault| (fault.word().to_owned(), error(*fault))).collect();
     json!({
         "openrpc": OPENRPC,
         "info": info,
         "methods": methods,
-        "components": { "schemas": schemas, "errors": errors },
+        "components": { "schemas": shapes.components(), "errors": errors },
     })
     .to_string()
 }
 
-fn method(command: &Command) -> Value {
+fn method(shapes: &Shapes<'_>, command: &Command) -> Value {
     let errors: Vec<Value> =
         errors().map(|fault| json!({ "$ref": format!("#/components/errors/{}", fault.word()) })).collect();
     let is_optional = |field: &&Field| matches!(field.of, Type::Optional(_));
@@ -50,8 +45,8 @@ fn method(command: &Command) -> Value {
     let method = json!({
         "name": command.name,
         "paramStructure": if in_order { "either" } else { "by-name" },
-        "params": fields.into_iter().map(parameter).collect::<Vec<_>>(),
-        "result": { "name": command.response.stem, "schema": result(command) },
+        "params": fields.into_iter().map(|field| parameter(shapes, field)).collect::<Vec<_>>(),
+        "result": { "name": command.response.stem, "schema": result(shapes, command) },
         "errors": errors,
     });
     described(method, &command.doc)
@@ -67,74 +62,26 @@ fn errors() -> impl Iterator<Item = Fault> {
 }
 
 /// What a command answers. The items of a stream are collected.
-fn result(command: &Command) -> Value {
-    let end = message(&command.response);
+fn result(shapes: &Shapes<'_>, command: &Command) -> Value {
+    let end = shapes.message(&command.response);
     match &command.item {
         None => end,
         Some(item) => json!({
             "type": "object",
-            "properties": { "items": { "type": "array", "items": message(item) }, "end": end },
+            "properties": { "items": { "type": "array", "items": shapes.message(item) }, "end": end },
             "required": ["items", "end"],
             "additionalProperties": false,
         }),
     }
 }
 
-fn message(of: &Message) -> Value {
-    described(object(&of.fields), &of.doc)
-}
-
-fn parameter(field: &Field) -> Value {
+fn parameter(shapes: &Shapes<'_>, field: &Field) -> Value {
     let parameter = json!({
         "name": field.name,
         "required": !matches!(field.of, Type::Optional(_)),
-        "schema": schema(&field.of),
+        "schema": shapes.schema(&field.of, Side::Asked),
     });
     described(parameter, &field.doc)
-}
-
-fn object(fields: &[Field]) -> Value {
-    let properties: Map<String, Value> =
-        fields.iter().map(|field| (field.name.clone(), described(schema(&field.of), &field.doc))).collect();
-    let required: Vec<&str> = fields
-        .iter()
-        .filter(|field| !matches!(field.of, Type::Optional(_)))
-        .map(|field| field.name.as_str())
-        .collect();
-    json!({ "type": "object", "properties": properties, "required": required, "additionalProperties": false })
-}
-
-/// A type as JSON Schema. Bounds of integers of 64 bits are given in full: a reader that keeps numbers as
-/// floats sees them rounded, and its values, too.
-fn schema(of: &Type) -> Value {
-    match of {
-        Type::Bool => json!({ "type": "boolean" }),
-        Type::Int(int) if int.signed => {
-            let shift = 64 - u32::from(int.bits);
-            json!({ "type": "integer", "minimum": i64::MIN >> shift, "maximum": i64::MAX >> shift })
-        }
-        Type::Int(int) => {
-            json!({ "type": "integer", "minimum": 0, "maximum": u64::MAX >> (64 - u32::from(int.bits)) })
-        }
-        Type::F32 | Type::F64 => {
-            json!({ "oneOf": [{ "type": "number" }, { "enum": ["NaN", "Infinity", "-Infinity"] }] })
-        }
-        Type::String => json!({ "type": "string" }),
-        Type::Bytes => json!({ "type": "string", "contentEncoding": "base64" }),
-        // 32 bytes are 44 characters.
-        Type::Bin32 => {
-            json!({ "type": "string", "contentEncoding": "base64", "minLength": 44, "maxLength": 44 })
-        }
-        Type::Alias(name) | Type::Enum(name) | Type::Struct(name) => {
-            json!({ "$ref": format!("#/components/schemas/{name}") })
-        }
-        Type::Optional(of) => json!({ "oneOf": [schema(of), { "type": "null" }] }),
-        Type::List(of) => json!({ "type": "array", "items": schema(of) }),
-        Type::Array(of, count) => {
-            json!({ "type": "array", "items": schema(of), "minItems": count, "maxItems": count })
-        }
-        Type::Map(of) => json!({ "type": "object", "additionalProperties": schema(of) }),
-    }
 }
 
 fn error(fault: Fault) -> Value {
@@ -172,8 +119,9 @@ fn built_in() -> [Value; 2] {
     ]
 }
 
-fn delay() -> Value {
-    let whole = json!({ "type": "integer", "minimum": 0, "maximum": u64::MAX });
+fn delay(most: Duration) -> Value {
+    let most = u64::try_from(most.as_millis()).unwrap_or(u64::MAX);
+    let whole = json!({ "type": "integer", "minimum": 0, "maximum": most });
     json!({
         "name": "rpc.delay",
         "description": "Has the next body wait before anything of it is carried out.",
@@ -201,6 +149,61 @@ fn described(mut value: Value, doc: &str) -> Value {
 mod tests {
     use super::*;
 
+    /// The fields of an answer are all there, those of a parameter need not be: a type that stands in both is
+    /// two.
+    #[test]
+    fn whatever_is_answered_has_all_of_its_fields() {
+        let text = r#"{
+            "service": "Both",
+            "error": { "message": "string" },
+            "types": {
+                "Inner": { "a": "u8", "b": "u8?" },
+                "Outer": { "inner": "Inner", "c": "u8?" },
+                "Pair": { "left": "Inner[]", "right": "Whole" },
+                "Whole": { "a": "u8" },
+                "Asked": { "a": "u8?" },
+            },
+            "commands": {
+                "Both": {
+                    "request": { "inners": "Inner[]", "asked": "Asked", "pairs": "map<Pair>" },
+                    "stream": { "d": "u8?" },
+                    "response": { "outer": "Outer?", "pairs": "map<Pair>", "whole": "Whole", "none": "u8?" },
+                },
+            },
+        }"#;
+        let service = thalweg_schema::parse("both.jsonc", text).unwrap();
+        let document: Value = serde_json::from_str(&document(&service, Duration::from_millis(5))).unwrap();
+        let required = |name: &str| document["components"]["schemas"][name]["required"].clone();
+        for (name, wanted) in [
+            ("Inner", json!(["a"])),
+            ("Inner.answered", json!(["a", "b"])),
+            ("Outer", json!(["inner", "c"])),
+            ("Pair", json!(["left", "right"])),
+            ("Pair.answered", json!(["left", "right"])),
+            ("Whole", json!(["a"])),
+            ("Asked", json!([])),
+            ("Outer.answered", Value::Null),
+            ("Whole.answered", Value::Null),
+            ("Asked.answered", Value::Null),
+        ] {
+            assert_eq!(required(name), wanted, "{name}");
+        }
+        let of = |path: &str| document.pointer(path).unwrap().clone();
+        let [asked, answered] = ["/methods/0/params", "/methods/0/result/schema"].map(of);
+        assert_eq!(answered["properties"]["end"]["required"], json!(["outer", "pairs", "whole", "none"]));
+        assert_eq!(answered["properties"]["items"]["items"]["required"], json!(["d"]));
+        assert_eq!(asked[0]["schema"]["items"]["$ref"], "#/components/schemas/Inner");
+        let pairs = "/methods/0/result/schema/properties/end/properties/pairs/additionalProperties/$ref";
+        assert_eq!(of(pairs), "#/components/schemas/Pair.answered");
+        assert_eq!(
+            of("/components/schemas/Outer/properties/inner/$ref"),
+            "#/components/schemas/Inner.answered"
+        );
+        let both = "/components/schemas/Pair.answered/properties";
+        assert_eq!(of(&format!("{both}/left/items/$ref")), "#/components/schemas/Inner.answered");
+        assert_eq!(of(&format!("{both}/right/$ref")), "#/components/schemas/Whole");
+    }
+
     /// What the format asks: parameters that may be left out behind the others, and a number of an error
     /// once.
     #[test]
@@ -214,7 +217,7 @@ mod tests {
             },
         }"#;
         let service = thalweg_schema::parse("order.jsonc", text).unwrap();
-        let document: Value = serde_json::from_str(&document(&service, true)).unwrap();
+        let document: Value = serde_json::from_str(&document(&service, Duration::from_millis(5))).unwrap();
         let names = |method: &Value| -> Vec<String> {
             let names = method["params"].as_array().unwrap().iter();
             names.map(|parameter| parameter["name"].as_str().unwrap().to_owned()).collect()

@@ -82,7 +82,7 @@ impl Mount {
                 Backend::Elsewhere { client: Box::new(Client::begin(&endpoint, options)?), owes_turn: false }
             }
         };
-        let description = discover::document(&self.service, !bounds.delay_max.is_zero());
+        let description = discover::document(&self.service, bounds.delay_max);
         Ok((self.plan, Bytes::from(description), backend))
     }
 }

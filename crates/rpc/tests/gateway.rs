@@ -425,6 +425,10 @@ fn the_next_body_waits_where_a_test_asks_for_it() {
         answer["result"]["methods"].to_string().contains("rpc.delay")
     };
     assert_eq!((discovered(&off), discovered(&server)), (false, true));
+    let document = server.connect().ask(r#"{"jsonrpc":"2.0","method":"rpc.discover","id":1}"#);
+    let methods = document["result"]["methods"].as_array().unwrap().iter();
+    let delay = methods.clone().find(|method| method["name"] == "rpc.delay").unwrap();
+    assert_eq!(delay["params"][0]["schema"]["maximum"], 600_000);
 }
 
 #[test]
@@ -450,6 +454,7 @@ fn a_server_describes_itself() {
         (&json!(true), &json!(false))
     );
     assert_eq!(same["description"], "Answers with what it was given.");
+    assert_eq!(same["result"]["schema"]["required"], json!(["number", "text"]));
     // Whatever is referred to is there.
     let mut pending = vec![&document];
     while let Some(value) = pending.pop() {
