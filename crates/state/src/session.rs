@@ -25,7 +25,8 @@ const SHARED_BYTES_MAX: u64 = 1 << 20;
 /// Without a snapshot it reads and writes the fork itself. A snapshot holds the fork as it is, and what is
 /// written from then on lies beside it: neither snapshot nor write nor rollback touches the log, or copies
 /// anything. A commit is one entry, and is refused if others committed to the fork meanwhile: then what was
-/// read may not hold any more.
+/// read may not hold any more. Where nothing was written, nothing depends on that: what was read is the fork
+/// as it was at the snapshot.
 ///
 /// *Bound*: a snapshot, and [`SESSION_BYTES_MAX`] of changes over it. The changes of all sessions together
 /// take at most [`Options::sessions_bytes_max`](crate::Options::sessions_bytes_max), with those that were
@@ -108,16 +109,23 @@ impl Session {
         Ok(Receipt { ticket, first, next })
     }
 
-    /// Commits what was written since the snapshot, as one entry. Without a snapshot it does nothing, and
-    /// says again what the last commit, write or snapshot said, or where the fork ended when the session
-    /// began. So a client that lost the answer may ask again.
+    /// Commits what was written since the snapshot, as one entry. If that is nothing, others' commits conflict
+    /// with nothing; the receipt says what the snapshot is of, and when that is durable. Without a snapshot
+    /// it does nothing, and says again what the last commit, write or snapshot said, or where the fork ended
+    /// when the session began. So a client that lost the answer may ask again.
     ///
     /// # Errors
     /// [`Error::Conflict`], [`Error::NoFork`], and what the log says; the snapshot stays, to be rolled back.
     pub fn commit(&mut self, time: Time) -> Result<Receipt, Error> {
         let Some(Snapshot { base, changes }) = &self.snapshot else { return Ok(self.last) };
-        self.last = self.state.commit(self.fork, &**changes, Some(base.offset), time)?;
-        self.snapshot = None;
+        let at = base.offset;
+        let writes = !changes.is_empty();
+        let receipt = self.state.commit(self.fork, &**changes, writes.then_some(at), time)?;
+        // Of nothing written it says where the fork is by now, which the session has not seen.
+        self.last = if writes { receipt } else { Receipt { first: at, next: at, ..receipt } };
+        if let Some(snapshot) = self.snapshot.take() {
+            self.let_go(snapshot);
+        }
         Ok(self.last)
     }
 

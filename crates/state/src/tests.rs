@@ -170,7 +170,10 @@ proptest! {
                 Step::Commit => if let Some((mut session, model, at)) = session.take() {
                     let fork = session.fork();
                     let moved = state.offset(fork, View::Pending).map(|offset| offset != at);
+                    let writes = session.changes() > 0;
                     match (moved, session.commit(time)) {
+                        // What was only read is as the fork was then.
+                        (Ok(_), Ok(receipt)) if !writes => prop_assert_eq!(receipt.next, at),
                         (Ok(false), Ok(receipt)) => {
                             let line = lines.get_mut(&fork).unwrap();
                             line.now = model;
@@ -178,7 +181,8 @@ proptest! {
                                 line.history.push((receipt.next, line.now.clone()));
                             }
                         }
-                        (Ok(true), Err(Error::Conflict { .. })) | (Err(Error::NoFork(_)), Err(Error::NoFork(_))) => {
+                        (Ok(true), Err(Error::Conflict { .. })) if writes => session.rollback().unwrap(),
+                        (Err(Error::NoFork(_)), Err(Error::NoFork(_))) => {
                             session.rollback().unwrap();
                         }
                         (moved, outcome) => prop_assert!(false, "{moved:?}: {outcome:?}"),
@@ -335,11 +339,20 @@ fn a_snapshot_that_is_asked_for_again_conflicts_with_nobody() {
     assert!(matches!(session.snapshot(6), Err(Error::Conflict { .. })), "what is written does conflict");
     session.rollback().unwrap();
     session.snapshot(7).unwrap();
-    state.write(state.main(), &put("d", "1"), 8).unwrap();
-    assert!(
-        matches!(session.commit(9), Err(Error::Conflict { .. })),
-        "a commit says whether what was read holds"
-    );
+    let seen = state.offset(state.main(), View::Pending).unwrap();
+    let others = state.write(state.main(), &put("d", "1"), 8).unwrap();
+    assert!(others.first == seen && others.next > seen);
+    // What was only read is one moment of the fork, whatever came after it.
+    let read = session.commit(9).unwrap();
+    assert_eq!((read.first, read.next, session.is_pending()), (seen, seen, false));
+    assert!([0, others.ticket].contains(&read.ticket), "as durable as what was read");
+    assert_eq!(session.commit(10).unwrap(), read, "again");
+    assert_eq!(session.get("d").unwrap().as_deref(), Some(&b"1"[..]));
+    let (fork, _) = state.fork(state.main(), 11).unwrap();
+    let mut session = state.session(fork).unwrap();
+    session.snapshot(12).unwrap();
+    state.drop_fork(fork, 13).unwrap();
+    assert!(matches!(session.commit(14), Err(Error::NoFork(_))));
 }
 
 #[test]

@@ -371,8 +371,11 @@ impl Actor<'_> {
             };
             match ended {
                 Ok(end) => {
-                    // One that follows upon nothing written says nothing about what was between.
-                    if !(goes_on && written.is_empty()) {
+                    // One that follows upon nothing written says nothing about what was between; nor does a
+                    // commit of nothing, which is of its snapshot.
+                    if written.is_empty() {
+                        assert!(goes_on || end == base, "{end} is not the snapshot's {base}");
+                    } else {
                         self.note(fork, asked, What::Spanned(base, end));
                         self.note(fork, asked, What::Wrote(written, end));
                     }
@@ -383,6 +386,7 @@ impl Actor<'_> {
                 }
                 Err(error) => {
                     assert!(error.to_string().contains("conflict: "), "{error}");
+                    assert!(!written.is_empty(), "refused, though nothing was written");
                     self.note(fork, asked, What::Refused(base));
                     break;
                 }

@@ -9,8 +9,8 @@
 //!    answered. A pending read sees at least every write that was answered before; a committed one as well,
 //!    because answers wait for the disk. So does a fork.
 //! 3. *Sessions are atomic*: what is read after a snapshot is the snapshot with the session's own writes on
-//!    it, until its end; a commit is refused exactly if somebody else's entry came in between. So is a write
-//!    on a condition.
+//!    it, until its end; a commit of writes is refused exactly if somebody else's entry came in between, one
+//!    of nothing never. So is a write on a condition.
 //! 4. *A fork that was dropped is gone*: nothing is read of it that was asked for after that was answered,
 //!    and nobody is told that it is gone before that was asked for.
 
