@@ -65,8 +65,6 @@ class EventLoop(Sockets, asyncio.SelectorEventLoop):
     """Where signals wake it, whichever way they are handled. Kept, since whoever closes it takes the pipe from it."""
     _csock: Any
     _signal_handlers: dict[int, Any]
-    _check_closed: Callable[[], None]
-    _check_running: Callable[[], None]
     _thread_id: int | None
     """The thread that it runs in, while it does."""
     _transports: Mapping[int, Any]
@@ -81,8 +79,8 @@ class EventLoop(Sockets, asyncio.SelectorEventLoop):
         """Runs until `stop()`."""
         # Before asyncio's own is asked: what refuses there cleans up behind a run all the same (CPython 3.13.0), and the
         # loop that runs would pass for one that does not.
-        self._check_closed()
-        self._check_running()
+        self._check_closed()  # type: ignore[attr-defined]
+        self._check_running()  # type: ignore[attr-defined]
         try:
             self._process = os.getpid()
             self._hear_signals()
