@@ -109,7 +109,7 @@ fn first(said: &str) -> Result<u64, String> {
 }
 
 impl Simulation {
-    /// Runs it, and answers what it said at last if it failed.
+    /// Runs it, and answers what it said if it failed.
     fn run(&self, amount: u32, first: u64, profile: &str) -> Result<Option<String>, String> {
         // Of the tests' profile everything is built already, as one: a package alone would be built anew,
         // because what others ask of its dependencies is missing there.
@@ -129,11 +129,32 @@ impl Simulation {
             String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
         // A name that no test has would pass as well, and one that two packages have would be run twice.
         let ran = said.matches("test result: ok. 1 passed").count() == 1;
-        Ok((!output.status.success() || !ran).then(|| last_lines(&said)))
+        Ok((!output.status.success() || !ran).then(|| told(&said)))
     }
 }
 
-fn last_lines(said: &str) -> String {
+/// Lines of what a simulation said that are told.
+const TOLD_LINES: usize = 40;
+
+/// What it said from the first panic on: the one that came upon the fault, which the seed need not bring
+/// back where threads had a part in it. Failing that, its last lines.
+fn told(said: &str) -> String {
     let lines: Vec<&str> = said.lines().collect();
-    lines[lines.len().saturating_sub(30)..].join("\n")
+    let last = lines.len().saturating_sub(TOLD_LINES);
+    let from = lines.iter().position(|line| line.contains("panicked at")).unwrap_or(last);
+    lines[from..lines.len().min(from + TOLD_LINES)].join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_panic_is_told_however_much_comes_behind_it() {
+        let lines = |name: &str| (0..100).map(|n| format!("{name} {n}\n")).collect::<String>();
+        let said = lines("before") + "thread 'a' panicked at b.rs:1:1:\nthe cause\n" + &lines("behind");
+        let told_lines: Vec<_> = told(&said).lines().map(str::to_owned).collect();
+        assert_eq!(told_lines[1], "the cause");
+        assert_eq!((told_lines.len(), told(&lines("before")).lines().last()), (TOLD_LINES, Some("before 99")));
+    }
 }
