@@ -411,6 +411,24 @@ impl State {
         calls.into_iter().for_each(|number| self.cancel(CallId::from_number(number)));
     }
 
+    /// Gives up every call and stream, and tells who waits for it that its worker ends: the worker has yet to
+    /// hear of that, and may see to what it was amid.
+    pub(crate) fn give_up_all(&mut self, env: Env) {
+        let ends = EventKind::Failed(Error::new(Fault::Disconnected, "the worker was stopped"));
+        let of = |waiter: &Waiter| waiter.expect.is_bounded();
+        let calls = self.waiters.iter().filter(|(_, waiter)| of(waiter)).map(|(number, _)| *number);
+        for number in calls.collect::<Vec<_>>() {
+            let Some(waiter) = self.waiters.get_mut(&number) else { continue };
+            if let Expect::Part(group, at) = waiter.expect {
+                self.fill(env, group, at, |env| waiter::tell(env, Expect::Outcome, &ends, &[]).term);
+            } else {
+                send(env, waiter, (&mut self.scratch, &mut self.lines), &ends, &[]);
+            }
+            self.cancel(CallId::from_number(number));
+        }
+        self.leave(env);
+    }
+
     /// Sends what is queued, and sees to it that a process looks for what comes of it.
     pub(crate) fn leave(&mut self, env: Env) {
         self.look(env, None);

@@ -91,6 +91,7 @@ functions! {
     c"load", 1: load;
     c"tend", 1: tend;
     c"unpack", 1: unpack, enif::JOB_FOR_LONG as u32;
+    c"give_up", 1: give_up;
     c"close", 1: close;
     c"encode", 1: to_bytes;
     c"decode", 1: of_bytes;

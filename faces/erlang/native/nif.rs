@@ -518,6 +518,13 @@ pub(crate) fn close(env: Env, arguments: &[RawTerm]) -> Answer {
     Some(atoms(env).ok)
 }
 
+/// `give_up(Connection)`: every call is told that the worker ends, which goes on meanwhile.
+pub(crate) fn give_up(env: Env, arguments: &[RawTerm]) -> Answer {
+    let [connection] = arguments else { return None };
+    handle::of(env, *connection)?.lock().give_up_all(env);
+    Some(atoms(env).ok)
+}
+
 /// `unpack(Connection)`: reads what was too large to be read in the middle of a process's turn.
 pub(crate) fn unpack(env: Env, arguments: &[RawTerm]) -> Answer {
     let [connection] = arguments else { return None };

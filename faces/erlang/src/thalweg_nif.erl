@@ -4,7 +4,7 @@
 
 -export([
     open/3, turn/1, call/4, source/4, gather/3, stream/4, request/4, request_stream/4, attend/1, watch_process/1, kill_process/1, answer/4, post/4,
-    forget/2, cast/2, grant/3, taken/2, cancel/2, cancel_group/2, await/2, awaits/2, await_group/2, load/1, tend/1, close/1, unpack/1, encode/1, decode/1
+    forget/2, cast/2, grant/3, taken/2, cancel/2, cancel_group/2, await/2, awaits/2, await_group/2, load/1, tend/1, give_up/1, close/1, unpack/1, encode/1, decode/1
 ]).
 -export_type([connection/0, connections/0, call/0, wishes/0]).
 
@@ -102,6 +102,9 @@ load(_Connection) -> erlang:nif_error(not_loaded).
 
 -spec tend(connection()) -> boolean().
 tend(_Connection) -> erlang:nif_error(not_loaded).
+
+-spec give_up(connection()) -> ok.
+give_up(_Connection) -> erlang:nif_error(not_loaded).
 
 -spec close(connection()) -> ok.
 close(_Connection) -> erlang:nif_error(not_loaded).

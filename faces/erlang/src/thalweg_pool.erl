@@ -24,7 +24,7 @@
     in_flight_max => pos_integer(),
     %% Milliseconds that a worker may take to start.
     start_within => pos_integer(),
-    %% Milliseconds that applications in a worker may take to shut down.
+    %% Milliseconds that what is in flight in a worker, and its applications, may take to come to their end.
     shut_down_within => non_neg_integer()
 }.
 

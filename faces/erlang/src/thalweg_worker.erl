@@ -198,15 +198,25 @@ has_it_look(#state{port = Port}) ->
 
 -spec terminate(term(), #state{} | start()) -> ok.
 terminate(_Reason, {_Place, _Pool, _Index, _Options}) -> ok;
-terminate(shutdown, #state{has_lifespan = true} = State) -> finish(shut_down(State));
+terminate(shutdown, State) -> finish(shut_down(State));
 terminate(_Reason, State) -> finish(State).
 
-%% Applications end before their worker does, which goes on meanwhile: nobody new finds it. What went wrong is logged.
+%% What is in flight is given up, and it and applications end before their worker does, which goes on meanwhile: nobody new finds it.
+%% What went wrong is logged.
 -spec shut_down(#state{}) -> #state{}.
-shut_down(#state{connection = Connection, shut_down_within = Within} = State) ->
+shut_down(#state{connection = Connection, has_lifespan = HasLifespan} = State) ->
     ok = thalweg_directory:withdraw(State#state.pool, State#state.index, self()),
+    case thalweg_nif:load(Connection) > 0 orelse HasLifespan of
+        true ->
+            ok = thalweg_nif:give_up(Connection),
+            leave(State);
+        false -> State
+    end.
+
+-spec leave(#state{}) -> #state{}.
+leave(#state{connection = Connection, shut_down_within = Within} = State) ->
     Reference = make_ref(),
-    Call = {<<"thalweg.asgi">>, <<"shut_down">>, [Within / 1000], #{}, none},
+    Call = {<<"thalweg.worker">>, <<"leave">>, [Within / 1000], #{}, none},
     case thalweg_nif:call(Connection, Reference, Call, false) of
         {pending, _, _} ->
             %% It says itself what was late, where it can.
@@ -234,7 +244,7 @@ have_shut_down(State, {ok, Wrong}) when is_list(Wrong) ->
     _ = [thalweg_output:log(State#state.output, warning, Words, #{}) || Words <- Wrong],
     State;
 have_shut_down(#state{output = Output} = State, Result) ->
-    Words = io_lib:format("its applications did not shut down: ~tp", [Result], [{chars_limit, 4096}]),
+    Words = io_lib:format("it did not see to its end: ~tp", [Result], [{chars_limit, 4096}]),
     ok = thalweg_output:log(Output, warning, unicode:characters_to_binary(Words), #{}),
     State.
 

@@ -49,15 +49,15 @@ told_to_shut_down(_Config) ->
         [thalweg_pool_SUITE:heard(warning, Words) || Words <- Wrong]
     end).
 
-%% Also behind a function whose caller gives up meanwhile.
+%% Also behind a function that would not end by itself.
 interrupted_to_shut_down(_Config) ->
     {ok, _} = thalweg:start_pool(ending, thalweg_test:pool(#{size => 1})),
     Self = self(),
     ok = thalweg:register(left, fun([]) -> Self ! left, none end),
     {ok, {200, [], <<>>}} = thalweg_asgi:run(<<"web:leaves">>, #{}, <<>>, #{pool => ending}),
     Before = thalweg_shared:get(<<"begun">>, 0),
-    Options = #{pool => ending, timeout => 4000},
-    {_, Monitor} = spawn_monitor(fun() -> {error, timeout} = thalweg:call(sample, begin_and_spin, [], Options) end),
+    Options = #{pool => ending, timeout => infinity},
+    {_, Monitor} = spawn_monitor(fun() -> {error, {fault, disconnected, _}} = thalweg:call(sample, begin_and_spin, [], Options) end),
     thalweg_test:until(fun() -> thalweg_shared:get(<<"begun">>, 0) > Before end),
     ok = thalweg:stop_pool(ending),
     receive

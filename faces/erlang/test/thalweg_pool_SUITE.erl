@@ -4,7 +4,7 @@
 
 all() ->
     [
-        named_pools, sockets_are_nobody_elses, options_that_meet, heard_between_two_looks, given_up_and_not_gone, dies_before_its_child, starting_holds_nobody_up, ending_holds_nobody_up, killed_under_callers, killed_while_idle, affinity_outlives_a_neighbour, ends_by_itself, no_interpreter, no_venv, venv, broken_worker, program_that_has_ended,
+        named_pools, sockets_are_nobody_elses, options_that_meet, heard_between_two_looks, given_up_and_not_gone, dies_before_its_child, starting_holds_nobody_up, ending_holds_nobody_up, in_flight_when_it_is_stopped, late_when_it_is_stopped, killed_under_callers, killed_while_idle, affinity_outlives_a_neighbour, ends_by_itself, no_interpreter, no_venv, venv, broken_worker, program_that_has_ended,
         cannot_start_again, flapping, failed_start_leaves_nothing, directory_comes_again, lost_message, logging_while_it_runs, logging_in_a_child,
         standard_output, output_without_end, lines_that_nobody_takes, stopped_in_time, output_in_pieces, standard_input, logging, logging_what_is_no_line, ends_while_it_starts, environment, load_is_spread, streams_are_spread,
         calls_pass_over_who_is_not_there_yet, not_heard_any_more, worker_ends_with_the_pool, native_half_stays, code_is_loaded_again_and_again,
@@ -156,6 +156,43 @@ ending_holds_nobody_up(_Config) ->
     receive
         {'DOWN', Monitor, process, _, Told} -> ok = Told
     end.
+
+%% Callers are told at once, and whatever was in flight cleans up to its end, calling Erlang where it wants to.
+in_flight_when_it_is_stopped(_Config) ->
+    {ok, _} = thalweg:start_pool(ending, thalweg_test:pool(#{size => 1})),
+    Self = self(),
+    ok = thalweg:register(cleaning, fun([]) -> Self ! cleaning, none end),
+    Options = #{pool => ending},
+    Coroutine = thalweg:spawn_call(sample, wait_and_clean, [Self], Options),
+    ok = thalweg:cast(sample, wait_and_clean, [Self], Options),
+    {ok, Stream} = thalweg_stream:open(sample, bring_and_clean, [Self], Options#{credit => 4}),
+    {data, 1} = thalweg_stream:next(Stream, infinity),
+    {_, Monitor} = spawn_monitor(fun() ->
+        exit([thalweg:async_gather([{asyncio, sleep, [3600]}, {math, sqrt, [4]}], Options#{timeout => infinity})])
+    end),
+    [receive begun -> ok end || _ <- [1, 2]],
+    thalweg_test:until(fun() -> thalweg:load(ending) =:= [4] end),
+    ok = thalweg:stop_pool(ending),
+    {error, {fault, disconnected, _}} = thalweg:await(Coroutine),
+    {error, {fault, disconnected, _}} = thalweg_stream:next(Stream),
+    receive
+        {'DOWN', Monitor, process, _, Gathered} -> [[{error, {fault, disconnected, _}}, {ok, 2.0}]] = Gathered
+    end,
+    [receive Said -> ok after 0 -> error({not_said, Said}) end || Said <- [cleaning, cleaning, cleaned, cleaned, cleaned]],
+    ok = thalweg:unregister(cleaning).
+
+%% For as long as it may, and no longer.
+late_when_it_is_stopped(_Config) ->
+    {ok, _} = thalweg:start_pool(ending, thalweg_test:pool(#{size => 1, shut_down_within => 300})),
+    ok = thalweg:register(cleaning, fun([]) -> none end),
+    ok = thalweg:cast(sample, wait_and_clean, [self(), 3600], #{pool => ending}),
+    receive begun -> ok end,
+    with_log(fun() ->
+        ok = thalweg:stop_pool(ending),
+        heard(warning, <<"calls that were given up have not ended within 0.3 s: 1">>)
+    end),
+    receive cleaned -> error(cleaned) after 0 -> ok end,
+    ok = thalweg:unregister(cleaning).
 
 %% Whether the worker of a pool of one has a process that is not ready.
 is_starting(Name) ->

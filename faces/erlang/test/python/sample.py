@@ -243,6 +243,26 @@ async def spin_and_clean_later(pid):
         erlang.send(pid, Atom("cleaned"))
 
 
+async def wait_and_clean(pid, seconds=0.3):
+    """Cleans up over several steps, and says so."""
+    try:
+        erlang.send(pid, Atom("begun"))
+        await asyncio.sleep(3600)
+    finally:
+        await erlang.acall("cleaning")
+        await asyncio.sleep(seconds)
+        erlang.send(pid, Atom("cleaned"))
+
+
+async def bring_and_clean(pid):
+    try:
+        yield 1
+        await asyncio.sleep(3600)
+    finally:
+        await asyncio.sleep(0.3)
+        erlang.send(pid, Atom("cleaned"))
+
+
 async def spin_in_a_later_step_and_clean(pid):
     await asyncio.sleep(0.001)
     spin_and_clean(pid)

@@ -188,6 +188,14 @@ class Worker:
         if job.give_up():
             task.cancel()
 
+    async def see_out(self, within: float) -> int:
+        """Waits, so many seconds at most, for the calls that are in flight and were given up. How many of them go on all the same."""
+        tasks = {task for task, _ in self._jobs.values() if task is not asyncio.current_task()}
+        if not tasks:
+            return 0
+        _, late = await asyncio.wait(tasks, timeout=within)
+        return len(late)
+
     def evaluate(self, source: str, variables: dict[str, Any], scope: bytes) -> Any:
         """The value of an expression."""
         names = self._scope(scope)
@@ -460,6 +468,20 @@ class _Forward(logging.Handler):
                 self._worker.desk.say(_SAY_LOG, level, line)
             except (BlockingIOError, ValueError):
                 self._dropped += 1
+
+
+async def leave(within: float) -> list[str]:
+    """Has what is in flight and was given up come to its end, then the applications that were started here, both within so many
+    seconds. What went wrong, in words.
+    """
+    began = time.monotonic()
+    late = await erlang._owner().see_out(within)
+    wrong = [f"calls that were given up have not ended within {within} s: {late}"] if late else []
+    asgi = sys.modules.get("thalweg.asgi")
+    if asgi is not None:
+        left = max(0.0, within - round(time.monotonic() - began, 2))
+        wrong += await asgi.shut_down(left)
+    return wrong
 
 
 def _listens_at(number: int, path: str) -> bool:
