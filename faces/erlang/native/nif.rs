@@ -223,8 +223,8 @@ pub(crate) fn wait(env: Env, arguments: &[RawTerm]) -> Answer {
     Some(found.unwrap_or(atoms(env).pending))
 }
 
-/// `awaits(Connection, Number) -> boolean()`: whether the caller will be told more of a call or a stream. What
-/// it was told before that is in its mailbox by now.
+/// `awaits(Connection, Number) -> boolean()`: whether the caller will be told more of a call or a stream.
+/// What it was told before that is in its mailbox by now.
 pub(crate) fn awaits(env: Env, arguments: &[RawTerm]) -> Answer {
     let [connection, number] = arguments else { return None };
     let call = CallId::from_number(env.natural(*number)?);
