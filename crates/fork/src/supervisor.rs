@@ -19,8 +19,9 @@ use crate::started::Started;
 use crate::table::{Entry, Table};
 use parking_lot::{Condvar, Mutex};
 use std::ffi::OsString;
+use std::fmt::Display;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -78,8 +79,6 @@ pub struct Supervisor {
 struct Shared {
     servers_max: usize,
     patience: Duration,
-    /// Where copies listen unless something else is asked for.
-    home: IpAddr,
     table: Mutex<Table>,
     /// Rung when a process has ended, or will not come.
     bell: EventFd,
@@ -167,7 +166,6 @@ impl Supervisor {
         let shared = Shared {
             servers_max,
             patience,
-            home: address.ip(),
             table: Mutex::default(),
             bell: EventFd::new()?,
             gone: Condvar::new(),
@@ -365,14 +363,13 @@ impl Supervisor {
         let _ = jobs.send(Job { until: self.shared.until(), run });
     }
 
-    /// Listens where somebody asks for.
-    fn listen(&self, address: Option<&str>) -> Result<(OwnedFd, SocketAddr), String> {
-        let wrong = |why: &dyn std::fmt::Display| format!("bad_address: {}: {why}", address.unwrap_or("any"));
-        let wanted = match address {
-            Some(text) => text.parse().map_err(|error| wrong(&error))?,
-            None => SocketAddr::new(self.shared.home, 0),
-        };
-        listen(wanted).map_err(|error| wrong(&error))
+    /// Listens at a free port beside a server, in its thread.
+    fn listen_beside(&self, told: &mut Told, number: u64) -> Result<(OwnedFd, SocketAddr), String> {
+        // What is late may be that it has moved.
+        told.settle().map_err(|why| format!("not_forked: {why}"))?;
+        let address = self.shared.table.lock().servers.get(&number).map(|entry| entry.address);
+        let address = address.ok_or_else(|| format!("no_server: server {number} has ended"))?;
+        listen(SocketAddr::new(address.ip(), 0)).map_err(|why| bad_address(&address.ip(), &why))
     }
 
     /// A place for one more server.
@@ -396,7 +393,7 @@ impl Supervisor {
         responder: &Responder<commands::Fork>,
     ) -> Result<(u64, u32), String> {
         // One that comes late is none: nobody is at the other end of its line.
-        let failed = |why: &dyn std::fmt::Display| format!("not_forked: {why}");
+        let failed = |why: &dyn Display| format!("not_forked: {why}");
         let (mut child, process) = parent.fork().map_err(|why| failed(&why))?;
         if self.shared.table.lock().knows(process) {
             return Err(failed(&format!("process {process} is a server already, and no copy")));
@@ -496,6 +493,16 @@ fn undone(word: &str, why: Undone) -> String {
     }
 }
 
+/// Listens where somebody asks for.
+fn listen_at(address: &str) -> Result<(OwnedFd, SocketAddr), String> {
+    let wanted = address.parse().map_err(|why| bad_address(&address, &why))?;
+    listen(wanted).map_err(|why| bad_address(&address, &why))
+}
+
+fn bad_address(address: &dyn Display, why: &dyn Display) -> String {
+    format!("bad_address: {address}: {why}")
+}
+
 /// Names what could not be done.
 fn at(what: &str) -> impl Fn(io::Error) -> io::Error + '_ {
     move |error| io::Error::new(error.kind(), format!("cannot {what}: {error}"))
@@ -503,12 +510,14 @@ fn at(what: &str) -> impl Fn(io::Error) -> io::Error + '_ {
 
 impl ForksHandler for Supervisor {
     fn fork(&self, request: ForksFork<'_>, responder: Responder<commands::Fork>) {
-        let ready = self.take_place().and_then(|place| Ok((place, self.listen(request.address.as_deref())?)));
-        let (place, listening) = match ready {
+        let listening = || request.address.as_deref().map(listen_at).transpose();
+        let (place, listening) = match self.take_place().and_then(|place| Ok((place, listening()?))) {
             Ok(ready) => ready,
             Err(why) => return responder.error(&why),
         };
         self.tell(&request.server, responder, move |this, told, parent, responder| {
+            // Beside it as it is by now: orders that came before may have moved it.
+            let listening = listening.map_or_else(|| this.listen_beside(told, parent), Ok)?;
             let address = listening.1;
             let (number, process) = this.forked(place, told, parent, listening, responder)?;
             let (server, address) = (number.to_string().into(), address.to_string().into());
@@ -517,7 +526,7 @@ impl ForksHandler for Supervisor {
     }
 
     fn rebind(&self, request: ForksRebind<'_>, responder: Responder<commands::Rebind>) {
-        let (listener, address) = match self.listen(Some(&request.address)) {
+        let (listener, address) = match listen_at(&request.address) {
             Ok(listening) => listening,
             Err(why) => return responder.error(&why),
         };

@@ -511,6 +511,28 @@ fn a_server_moves() {
     }
 }
 
+/// Where its parent is by then, which a late answer says, too.
+fn a_copy_listens_beside_its_parent_wherever_that_moved() {
+    let control = Control::start_with(SHORT);
+    let mut forks = control.forks();
+    let beside = |address: &str, parent: &str| {
+        let (host, _) = parent.rsplit_once(':').unwrap();
+        assert!(address.starts_with(&format!("{host}:")), "{address} is not beside {parent}");
+    };
+    let moved = rebind(&control, "127.0.0.2:0").unwrap();
+    let (copy, address, _) = fork(&mut forks, "1");
+    beside(&address, &moved);
+    let (_, of_copy, _) = fork(&mut forks, &copy);
+    beside(&of_copy, &address);
+    control.while_busy(&moved, || {
+        let late = rebind(&control, "127.0.0.3:0").unwrap_err();
+        assert!(late.contains("not_yet: "), "{late}");
+    });
+    let (_, address, _) = fork(&mut forks, "1");
+    beside(&address, "127.0.0.3:0");
+    control.end();
+}
+
 /// Whether a process has a signal to look at that is blocked.
 fn is_told(process: u32) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
@@ -1094,6 +1116,10 @@ const TESTS: &[Test] = &[
     ("what_goes_wrong_stays_in_the_parent", what_goes_wrong_stays_in_the_parent),
     ("no_more_are_forked_at_once_than_there_are_places", no_more_are_forked_at_once_than_there_are_places),
     ("a_server_moves", a_server_moves),
+    (
+        "a_copy_listens_beside_its_parent_wherever_that_moved",
+        a_copy_listens_beside_its_parent_wherever_that_moved,
+    ),
     ("a_server_that_is_signalled_answers_what_was_begun", a_server_that_is_signalled_answers_what_was_begun),
     ("a_call_to_a_servers_former_address_is_answered", a_call_to_a_servers_former_address_is_answered),
     ("nothing_is_used_up_by_many_forks", nothing_is_used_up_by_many_forks),
