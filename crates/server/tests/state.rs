@@ -5,14 +5,19 @@
 
 mod common;
 
-use common::{Server, fails, says};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use common::{Server, ask, fails, says, until};
+use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::path::Path;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
 use thalweg_service::{ClientOptions, Endpoint, SyncClient};
-use thalweg_state::SCHEMA_HASH;
 use thalweg_state::generated::client::StateClient;
 use thalweg_state::generated::types::*;
+use thalweg_state::{Change as Step, Changes, Digest, Map, SCHEMA_HASH};
 
 fn connect(data: &Path, name: &str) -> StateClient<SyncClient> {
     let endpoint: Endpoint = data.join(name).to_str().unwrap().parse().unwrap();
@@ -120,5 +125,163 @@ fn nobody_but_the_state_writes_its_streams_and_it_is_there_again() {
     assert_eq!(client.root(&StateRoot { place: "main".into(), view: None }).unwrap(), root);
     let get = StateGet { place: fork.into(), key: "a".into(), view: None };
     assert_eq!(client.get(&get).unwrap().value.as_deref(), Some(&b"1"[..]));
+    server.end();
+}
+
+/// Somebody who follows the main line from another program, by the recipe of docs/state.md.
+struct Follower<'s> {
+    server: &'s Server,
+    /// Where to read the stream on.
+    next: String,
+    /// Where what it began with ends, until something was read that came after it.
+    begun: Option<u64>,
+    map: BTreeMap<String, Vec<u8>>,
+}
+
+impl<'s> Follower<'s> {
+    /// One that begins where the line is; none, if what is needed for that was trimmed meanwhile.
+    fn begin(server: &'s Server, client: &mut StateClient<SyncClient>) -> Option<Self> {
+        client.remove(&StateRemove { place: "main".into(), key: "between".into() }).unwrap();
+        let next = field(&ask(server, "HEAD /v1/stream/state/main HTTP/1.1"), "stream-next-offset").unwrap();
+        // What comes before the page of history and behind the stream's end, and is not to be taken twice.
+        put(client, "between", "1");
+        let begun = root(client).offset;
+        let mut history = StateHistory { fork: "main".into(), offset: begun, start: None, limit: Some(100) };
+        let mut map = BTreeMap::new();
+        loop {
+            let page = match client.history(&history) {
+                Ok(page) => page,
+                Err(error) => {
+                    assert!(error.to_string().contains("no_state: "), "{error}");
+                    return None;
+                }
+            };
+            map.extend(page.entries.iter().map(|entry| (entry.key.to_string(), entry.value.to_vec())));
+            match page.next {
+                Some(next) => history.start = Some(next.into_owned().into()),
+                None => return Some(Self { server, next, begun: Some(begun), map }),
+            }
+        }
+    }
+
+    /// Follows to where the line ended at this offset; `false`, if what led there was trimmed.
+    fn reach(&mut self, end: u64) -> bool {
+        loop {
+            let head = format!("GET /v1/stream/state/main?offset={} HTTP/1.1", self.next);
+            let answer = ask(self.server, &head);
+            if !answer.starts_with("HTTP/1.1 200 ") {
+                assert!(answer.starts_with("HTTP/1.1 410 "), "{answer}");
+                return false;
+            }
+            let (_, body) = answer.split_once("\r\n\r\n").unwrap();
+            for message in serde_json::from_str::<Vec<serde_json::Value>>(body).unwrap() {
+                let at: u64 = message["headers"]["txid"].as_str().unwrap().parse().unwrap();
+                if at >= end {
+                    return true;
+                }
+                if self.begun.is_some_and(|begun| at < begun) {
+                    continue;
+                }
+                if self.begun.take().is_some_and(|begun| at != begun) {
+                    return false;
+                }
+                self.take(&message);
+            }
+            self.next = field(&answer, "stream-next-offset").unwrap();
+            if field(&answer, "stream-up-to-date").is_some() {
+                return true;
+            }
+        }
+    }
+
+    fn take(&mut self, message: &serde_json::Value) {
+        let key = message["key"].as_str().unwrap().to_owned();
+        let (value, headers) = (&message["value"], &message["headers"]);
+        let is_there = self.map.contains_key(&key);
+        match headers["operation"].as_str().unwrap() {
+            "delete" => drop(self.map.remove(&key).unwrap()),
+            operation => {
+                assert_eq!(operation == "update", is_there, "{message}");
+                let value = match headers["encoding"].as_str() {
+                    Some(_) => STANDARD.decode(value.as_str().unwrap()).unwrap(),
+                    None => value.to_string().into_bytes(),
+                };
+                self.map.insert(key, value);
+            }
+        }
+    }
+
+    fn root(&self) -> [u8; 32] {
+        let put = |(key, value): (&String, &Vec<u8>)| Step::Put(key.as_str().into(), value.as_slice().into());
+        let mut map = Map::default();
+        map.apply(&self.map.iter().map(put).collect::<Changes>());
+        Digest::of(&map).root()
+    }
+}
+
+fn root(client: &mut StateClient<SyncClient>) -> StateRootResponse {
+    client.root(&StateRoot { place: "main".into(), view: None }).unwrap()
+}
+
+/// A field of an answer's head.
+fn field(answer: &str, name: &str) -> Option<String> {
+    let (head, _) = answer.split_once("\r\n\r\n")?;
+    let fields = head.lines().filter_map(|line| line.split_once(": "));
+    fields.into_iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value.to_owned())
+}
+
+/// Writes until it is told to stop: values that are JSON and such as are not, over each other, and none.
+fn write_on(mut client: StateClient<SyncClient>, stop: &Receiver<()>) {
+    for number in 0_usize.. {
+        let change = |of: usize| {
+            let value = match (number + of) % 4 {
+                0 => None,
+                1 => Some(vec![0xFF; 500 + number % 100]),
+                _ => Some(format!("\"{number:0900}\"").into_bytes()),
+            };
+            Change { key: format!("k{}", number * 7 % 300 + of).into(), value: value.map(Into::into) }
+        };
+        let changes = (0..4).map(change).collect();
+        client.batch(&StateBatch { place: "main".into(), changes, if_offset: None, if_root: None }).unwrap();
+        if stop.recv_timeout(Duration::from_millis(1)).is_ok() {
+            return;
+        }
+    }
+}
+
+/// The recipe of docs/state.md, where the log is trimmed behind an image every few commits.
+#[test]
+fn who_begins_with_a_page_of_history_and_follows_the_stream_has_the_state() {
+    const FOLLOWERS: usize = 10;
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("data");
+    let more = ["--state-history", "trimmed", "--state-image-bytes", "65536"];
+    let server = Server::start(&data, "127.0.0.1:0", &more);
+    let mut client = connect(&data, "state.sock");
+    put(&mut client, "first", "1");
+    let (stop, told) = channel();
+    let writer = connect(&data, "state.shm");
+    let writer = std::thread::spawn(move || write_on(writer, &told));
+    let follow = |client: &mut StateClient<SyncClient>| {
+        let mut follower = Follower::begin(&server, client)?;
+        std::thread::sleep(Duration::from_millis(10));
+        let then = root(client);
+        follower.reach(then.offset).then(|| assert_eq!(follower.root(), then.root))
+    };
+    let mut followed = 0;
+    until("followers", || {
+        followed += usize::from(follow(&mut client).is_some());
+        followed >= FOLLOWERS
+    });
+    until("what is trimmed", || {
+        let oldest = ask(&server, "GET /v1/stream/state/main?offset=-1 HTTP/1.1");
+        let (_, body) = oldest.split_once("\r\n\r\n").unwrap();
+        let messages: Vec<serde_json::Value> = serde_json::from_str(body).unwrap();
+        messages.first().is_some_and(|message| message["headers"]["txid"] != "0")
+    });
+    stop.send(()).unwrap();
+    writer.join().unwrap();
+    // Nobody writes any more, so nothing is trimmed in between.
+    until("the last of them", || follow(&mut client).is_some());
     server.end();
 }
