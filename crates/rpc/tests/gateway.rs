@@ -392,6 +392,25 @@ fn a_handler_hears_that_its_client_is_gone() {
     until("told", || waiting[0].1.is_cancelled());
 }
 
+/// A peer that only sends no more may still read: its calls go on, and count until they end.
+#[test]
+fn a_call_whose_caller_only_closed_goes_on() {
+    let server = bounded(Bounds { in_flight_max: 1, ..Bounds::default() });
+    let mut client = server.connect();
+    client.post(call("Later", &json!([1]), &json!(1)).to_string());
+    let (number, reply) = server.waiting(1).remove(0);
+    drop(client);
+    let later = call("Later", &json!([2]), &json!(2)).to_string();
+    for _ in 0..20 {
+        assert_eq!(error(&server.connect().ask(later.clone())).1, "overloaded");
+        assert!(!reply.is_cancelled());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    reply.end(&numbered("TrialLaterResponse", number, None));
+    let same = call("Same", &json!([3]), &json!(3)).to_string();
+    until("over", || server.connect().ask(&same)["result"]["number"] == 3);
+}
+
 #[test]
 fn the_next_body_waits_where_a_test_asks_for_it() {
     let off = start();
