@@ -155,6 +155,9 @@ mod tests {
         let said = lines("before") + "thread 'a' panicked at b.rs:1:1:\nthe cause\n" + &lines("behind");
         let told_lines: Vec<_> = told(&said).lines().map(str::to_owned).collect();
         assert_eq!(told_lines[1], "the cause");
-        assert_eq!((told_lines.len(), told(&lines("before")).lines().last()), (TOLD_LINES, Some("before 99")));
+        assert_eq!(
+            (told_lines.len(), told(&lines("before")).lines().last()),
+            (TOLD_LINES, Some("before 99"))
+        );
     }
 }
