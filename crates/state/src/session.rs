@@ -109,9 +109,9 @@ impl Session {
         Ok(Receipt { ticket, first, next })
     }
 
-    /// Commits what was written since the snapshot, as one entry. If that is nothing, others' commits conflict
-    /// with nothing; the receipt says what the snapshot is of, and when that is durable. Without a snapshot
-    /// it does nothing, and says again what the last commit, write or snapshot said, or where the fork ended
+    /// Commits what was written since the snapshot, as one entry. If that is nothing, others' commits do not
+    /// conflict; the receipt says what the snapshot is of, and when that is durable. Without a snapshot it
+    /// does nothing, and says again what the last commit, write or snapshot said, or where the fork ended
     /// when the session began. So a client that lost the answer may ask again.
     ///
     /// # Errors

@@ -395,8 +395,8 @@ impl Source {
         self.log.lock().is_deleted()
     }
 
-    /// Whether everything below an offset was purged from this log, by itself or with it. What an ancestor purges stays as far as
-    /// it is inherited.
+    /// Whether everything below an offset was purged from this log, by itself or with it. What an ancestor
+    /// purges stays as far as it is inherited.
     pub(crate) fn is_purged(&self, below: Offset) -> bool {
         let inner = self.log.lock();
         inner.first_visible >= below || inner.is_deleted()
