@@ -1,5 +1,6 @@
 //! Where a server is to listen: a socket that is made here, or one that was handed over.
 
+use std::fmt::Display;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, OwnedFd};
@@ -15,7 +16,23 @@ pub(crate) fn listen(address: SocketAddr) -> io::Result<(OwnedFd, SocketAddr)> {
     Ok((listener, address))
 }
 
-/// The same of a socket that listens already.
+/// Listens where somebody asks for; `bad_address` says why not.
+pub(crate) fn listen_at(address: &str) -> Result<(OwnedFd, SocketAddr), String> {
+    let wanted = address.parse().map_err(|why| bad_address(&address, &why))?;
+    listen(wanted).map_err(|why| bad_address(&address, &why))
+}
+
+/// Listens at a free port beside an address.
+pub(crate) fn listen_beside(address: SocketAddr) -> Result<(OwnedFd, SocketAddr), String> {
+    let wanted = SocketAddr::new(address.ip(), 0);
+    listen(wanted).map_err(|why| bad_address(&wanted.ip(), &why))
+}
+
+fn bad_address(address: &dyn Display, why: &dyn Display) -> String {
+    format!("bad_address: {address}: {why}")
+}
+
+/// What [`listen`] answers, of a socket that listens already.
 pub(crate) fn taken(listener: OwnedFd) -> io::Result<(OwnedFd, SocketAddr)> {
     let address = socket::local_address(listener.as_fd());
     let address = address.map_err(|_| {

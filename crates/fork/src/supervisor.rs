@@ -14,12 +14,11 @@ use crate::generated::types::{
     ForksServers, ForksServersResponse, ForksShutdown, ForksShutdownResponse, Process, commands,
 };
 use crate::keeper::{Job, Told, Undone, keep};
-use crate::listener::{listen, taken};
+use crate::listener::{listen, listen_at, listen_beside, taken};
 use crate::started::Started;
 use crate::table::{Entry, Table};
 use parking_lot::{Condvar, Mutex};
 use std::ffi::OsString;
-use std::fmt::Display;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -369,7 +368,7 @@ impl Supervisor {
         told.settle().map_err(|why| format!("not_forked: {why}"))?;
         let address = self.shared.table.lock().servers.get(&number).map(|entry| entry.address);
         let address = address.ok_or_else(|| format!("no_server: server {number} has ended"))?;
-        listen(SocketAddr::new(address.ip(), 0)).map_err(|why| bad_address(&address.ip(), &why))
+        listen_beside(address)
     }
 
     /// A place for one more server.
@@ -393,7 +392,7 @@ impl Supervisor {
         responder: &Responder<commands::Fork>,
     ) -> Result<(u64, u32), String> {
         // One that comes late is none: nobody is at the other end of its line.
-        let failed = |why: &dyn Display| format!("not_forked: {why}");
+        let failed = |why: &dyn std::fmt::Display| format!("not_forked: {why}");
         let (mut child, process) = parent.fork().map_err(|why| failed(&why))?;
         if self.shared.table.lock().knows(process) {
             return Err(failed(&format!("process {process} is a server already, and no copy")));
@@ -491,16 +490,6 @@ fn undone(word: &str, why: Undone) -> String {
         Undone::Refused(why) => format!("{word}: {why}"),
         Undone::Late(why) => format!("not_yet: {why}; it may do as it was told when it comes to it"),
     }
-}
-
-/// Listens where somebody asks for.
-fn listen_at(address: &str) -> Result<(OwnedFd, SocketAddr), String> {
-    let wanted = address.parse().map_err(|why| bad_address(&address, &why))?;
-    listen(wanted).map_err(|why| bad_address(&address, &why))
-}
-
-fn bad_address(address: &dyn Display, why: &dyn Display) -> String {
-    format!("bad_address: {address}: {why}")
 }
 
 /// Names what could not be done.

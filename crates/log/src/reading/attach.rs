@@ -163,7 +163,7 @@ impl Attached {
 
     /// Whether its store is where it was.
     pub(crate) fn check_presence(&self) -> io::Result<()> {
-        self.neighbour.catch_up().map(drop)
+        self.neighbour.learn()
     }
 
     /// The disk and the directory it is in.

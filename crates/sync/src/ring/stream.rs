@@ -155,9 +155,7 @@ impl Outgoing {
     /// Half of the ring is free, or the peer's word lies.
     #[inline]
     pub(super) fn has_space<P: Place>(&self, place: &P) -> bool {
-        let unread = self.tail.wrapping_sub(self.head_word(place).load(Ordering::Relaxed));
-        let ring_bytes = ring_bytes(place, self.ring);
-        unread <= ring_bytes / 2 || unread > ring_bytes
+        self.unread_bytes(place) <= ring_bytes(place, self.ring) / 2
     }
 
     /// Bytes that were written and the peer has not read; none where its word lies.
