@@ -4,7 +4,7 @@
 //! writing process can is asked of [`AnyStore::own`].
 
 use crate::backup::{Backup, BackupError};
-use crate::{Attached, Damage, Log, Maps, NewLogs, ReadError, Reader, Store};
+use crate::{Attached, Damage, Log, Maps, NewLogs, OpenError, ReadError, Reader, Report, Store};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -105,6 +105,17 @@ impl AnyStore {
         }
     }
 
+    /// Verifies every bit of every file of it: see [`verify()`](crate::verify()).
+    ///
+    /// # Errors
+    /// As [`Attached::verify`].
+    pub fn verify(&self) -> Result<Report, OpenError> {
+        match self {
+            AnyStore::Own(store) => store.verify(),
+            AnyStore::Attached(attached) => attached.verify(),
+        }
+    }
+
     /// Writes a backup of it: see [`backup()`](crate::backup()).
     ///
     /// # Errors
@@ -165,6 +176,7 @@ mod tests {
             assert_eq!(opened.reader(&logs[0]).entries(&Query::default()).count(), 1);
             let copy = directory.path().join(number.to_string());
             opened.backup(&copy).unwrap();
+            assert_eq!(opened.verify().map(|report| (report.logs, report.damage.len())).unwrap(), (3, 0));
             assert_eq!(
                 AnyStore::Attached(Attached::open(&Disk::Real, &copy).unwrap()).logs().unwrap().len(),
                 3

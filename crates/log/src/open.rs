@@ -11,7 +11,7 @@ use crate::reclaim::Reclaim;
 use crate::recover::{self, Recovery};
 use crate::segment::{self, Segment};
 use crate::signal;
-use crate::store::{DirectoryLock, Guard, Shared, Store};
+use crate::store::{Guard, Shared, Store};
 use crate::times::Times;
 use crate::view::Segments;
 use std::collections::BTreeMap;
@@ -66,7 +66,7 @@ impl Store {
         let parts = Parts {
             disk: Disk::Real,
             directory: None,
-            directory_lock: None,
+            lock: None,
             options,
             control,
             gate,
@@ -76,8 +76,8 @@ impl Store {
         parts.into_store(found)
     }
 
-    /// Opens the store in `directory`, or creates one there. It stays where that is now, wherever the process
-    /// goes later.
+    /// Opens the store in `directory`, or creates one there. It stays in that directory wherever the process
+    /// goes later, wherever the directory is moved, and whatever takes its place.
     ///
     /// # Errors
     /// [`OpenError`]; a store that is refused is left untouched.
@@ -89,6 +89,7 @@ impl Store {
             move |source| OpenError::Io { action, file, source }
         };
         disk.create_directory(directory).map_err(failed("create"))?;
+        let disk = &disk.hold(directory).map_err(failed("open"))?;
         let lock = lock_directory(disk, directory)?;
         let control = match Control::open(disk, directory)? {
             Some(control) if control.is_intact() => control,
@@ -130,13 +131,11 @@ impl Store {
             control.set_next_log(found.next_log);
         }
         let gate = Gate::new(signal::open(disk, directory).map_err(failed("prepare the signal of"))?);
-        let names = disk.directory(directory).map_err(failed("open"))?;
-        let (directory_lock, words) = (Some(DirectoryLock { names, lock }), control.clone());
-        let (disk, directory) = (disk.clone(), Some(directory.clone()));
+        let words = control.clone();
         let parts = Parts {
-            disk,
-            directory,
-            directory_lock,
+            disk: disk.clone(),
+            directory: Some(directory.clone()),
+            lock: Some(lock),
             options,
             control,
             gate,
@@ -152,9 +151,9 @@ impl Store {
 /// What a store is made of, beside what it holds.
 pub(crate) struct Parts {
     pub(crate) disk: Disk,
-    /// `None` without files, as `directory_lock`.
+    /// `None` without files, as `lock`.
     pub(crate) directory: Option<PathBuf>,
-    pub(crate) directory_lock: Option<DirectoryLock>,
+    pub(crate) lock: Option<Lock>,
     pub(crate) options: Options,
     pub(crate) control: Arc<Control>,
     pub(crate) gate: Gate,
@@ -237,7 +236,7 @@ impl Found {
     pub(crate) fn needed(&self, checkpoints: &[Position]) -> Needed {
         let mut live_bytes: BTreeMap<u32, u64> =
             self.segments.numbers().into_iter().map(|number| (number, 0)).collect();
-        // Of the batches that directory_lock it, or more where these lie among others.
+        // Of the batches that hold it, or more where these lie among others.
         let mut spans = live_bytes.clone();
         self.catalogue.visit(|log| {
             for extent in log.lock().extents.all() {

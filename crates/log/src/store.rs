@@ -59,7 +59,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Instant;
 use thalweg_sync::gate::Gate;
-use thalweg_sys::disk::{Directory, Disk, Lock};
+use thalweg_sys::disk::{Disk, Lock};
 
 /// A store. Clones share it; it lives until the last one is dropped or one is closed. Readers may outlive it:
 /// what they could read they still can, and one that waits for more is woken and
@@ -71,9 +71,10 @@ pub struct Store {
 }
 
 pub(crate) struct Shared {
+    /// Holds the directory, for as long as the store lives.
     pub(crate) disk: Disk,
     pub(crate) directory: Option<PathBuf>,
-    pub(crate) directory_lock: Option<DirectoryLock>,
+    pub(crate) lock: Option<Lock>,
     pub(crate) options: Options,
     pub(crate) control: Arc<Control>,
     pub(crate) segments: Arc<Segments>,
@@ -102,13 +103,6 @@ pub(crate) struct Shared {
     pub(crate) unnamed: Option<Damage>,
     pub(crate) group_meters: GroupMeters,
     pub(crate) probes: Probes,
-}
-
-/// What a store has of its directory for as long as it lives.
-pub(crate) struct DirectoryLock {
-    /// Open, so that it can be synced however few descriptors are left.
-    pub(crate) names: Directory,
-    pub(crate) lock: Lock,
 }
 
 /// Locks of maintenance: of each kind one thread works at a time.
@@ -209,11 +203,11 @@ impl Shared {
         let Found { catalogue, segments, tail, next_log } = found;
         let segments = Arc::new(segments);
         let writer = Writer { live_bytes, gone_bytes, ..Writer::new(&parts, segments.clone(), tail) };
-        let Parts { disk, directory, directory_lock, options, control, gate, checkpoints, report } = parts;
+        let Parts { disk, directory, lock, options, control, gate, checkpoints, report } = parts;
         Shared {
             disk,
             directory,
-            directory_lock,
+            lock,
             probes: Probes::of(&options),
             options,
             control,
@@ -538,7 +532,7 @@ impl Store {
     /// # Errors
     /// There is no descriptor left: the child goes on holding it.
     pub fn leave_to_parent(&self) -> io::Result<()> {
-        self.shared.directory_lock.as_ref().map_or(Ok(()), |held| held.lock.leave_to_parent())
+        self.shared.lock.as_ref().map_or(Ok(()), Lock::leave_to_parent)
     }
 
     /// Has [`Store::maintain`] rest no more, in calls that are under way in other threads and in later ones:

@@ -2,6 +2,7 @@
 //! what its clocks are worth, and which of its runs this is.
 
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::path::Path;
 
 /// What a directory lies on.
@@ -63,8 +64,7 @@ pub fn boot() -> u64 {
 /// The path is not there, or may not be looked at.
 pub fn file_system(path: &Path) -> io::Result<FileSystem> {
     let found = rustix::fs::statfs(path)?;
-    // Block sizes and counts are never negative.
-    let block = u64::try_from(found.f_bsize).unwrap_or(0);
+    let block = block_bytes(&found);
     let keeps = match found.f_type {
         TMPFS | RAMFS => Keeps::Memory,
         NFS | SMB2 | CIFS | FUSE => Keeps::Network,
@@ -76,6 +76,17 @@ pub fn file_system(path: &Path) -> io::Result<FileSystem> {
         free_bytes: found.f_bavail.saturating_mul(block),
         keeps,
     })
+}
+
+/// Bytes that this user may still fill where a directory lies.
+pub(crate) fn free_bytes(directory: BorrowedFd<'_>) -> io::Result<u64> {
+    let found = rustix::fs::fstatfs(directory)?;
+    Ok(found.f_bavail.saturating_mul(block_bytes(&found)))
+}
+
+/// Block sizes are never negative.
+fn block_bytes(found: &rustix::fs::StatFs) -> u64 {
+    u64::try_from(found.f_bsize).unwrap_or(0)
 }
 
 /// Bytes of a page of memory.

@@ -10,15 +10,12 @@ const binding = require("./binding.js")
 const { NewLogs } = require("./new-logs.js")
 const { badArgument, native, settled, typed } = require("./error.js")
 const { Log } = require("./log.js")
-const { verify } = require("./offline.js")
 const { Stages, given } = require("./stage.js")
 const { Tail } = require("./tail.js")
 const { Transaction } = require("./transaction.js")
 const { View } = require("./view.js")
 const { Waits } = require("./waits.js")
 
-// What verifying no files finds.
-const NO_FILES = { segments: 0, batches: 0, logs: 0, bytes: 0, checkpoints: 0, end: 0, tornBytes: 0 }
 // The first is that of a new store unless said otherwise.
 const DURABILITIES = ["sync", "os", "memory"]
 const OPTIONS = {
@@ -249,7 +246,7 @@ class Store {
   /** Looks at every byte of its files; in memory there are none. */
   async verify() {
     this.view.check()
-    return this.inMemory ? { ...NO_FILES, damage: [] } : verify(this.path)
+    return settled(native(() => this.opening.verify()))
   }
 
   /** A backup of it in a directory, while it is written. */

@@ -19,7 +19,6 @@ mod lend;
 mod log;
 mod offline;
 mod recovery;
-mod remove;
 mod rpc;
 mod segment;
 mod service;

@@ -7,7 +7,7 @@ use napi::bindgen_prelude::{AsyncTask, Either, Either5, Env, Null, Uint8Array};
 use napi::{Error, Task};
 use napi_derive::napi;
 use parking_lot::Mutex;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use thalweg_log::{
     AnyStore, Backup, BatchPiece, Damage, Disk, EndPiece, FramePiece, InUse, Parse, Piece, SegmentPiece,
@@ -33,19 +33,29 @@ pub struct ReportRow {
 /// Verifies the store at a path, without opening it.
 #[napi]
 pub fn verify(path: String) -> AsyncTask<Verifying> {
-    AsyncTask::new(Verifying { path })
+    AsyncTask::new(Verifying(Verified::Path(path.into())))
 }
 
-pub struct Verifying {
-    path: String,
+/// What is verified.
+pub(crate) enum Verified {
+    /// A store that this process has open, until it was verified.
+    Open(Option<InUse<AnyStore>>),
+    /// The store at a path, which another process may have open.
+    Path(PathBuf),
 }
+
+pub struct Verifying(pub(crate) Verified);
 
 impl Task for Verifying {
     type Output = thalweg_log::Report;
     type JsValue = ReportRow;
 
     fn compute(&mut self) -> Result<thalweg_log::Report> {
-        thalweg_log::verify(&Disk::Real, Path::new(&self.path)).map_err(|error| open_failure(&error))
+        let verified = match &mut self.0 {
+            Verified::Open(in_use) => in_use.take().ok_or_else(closed)?.verify(),
+            Verified::Path(path) => thalweg_log::verify(&Disk::Real, path),
+        };
+        verified.map_err(|error| open_failure(&error))
     }
 
     fn resolve(&mut self, _env: Env, report: thalweg_log::Report) -> Result<ReportRow> {

@@ -9,10 +9,8 @@
 use crate::bell::Ring;
 use crate::dues::Dues;
 use crate::error::{Result, closed, failure, open as open_failure, read, read_only};
-use crate::remove::remove;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use thalweg_log::{
@@ -175,10 +173,6 @@ impl Shelf {
         self.key.0 == Kind::Attached
     }
 
-    pub(crate) fn path(&self) -> Option<&Path> {
-        (self.key.0 != Kind::Memory).then_some(&*self.key.1)
-    }
-
     /// Does something short with what is open.
     fn with<T>(&self, then: impl FnOnce(&Open) -> Result<T>) -> Result<T> {
         self.open.with(then).unwrap_or_else(|| Err(closed()))
@@ -328,20 +322,23 @@ pub(crate) struct Closing {
 impl Closing {
     /// Waits for whatever is under way, makes everything durable, seals the store and lets go of it.
     pub(crate) fn finish(&mut self) -> Result<()> {
-        self.finish_with(|closed| closed.map_err(|error| failure("IO", error)))
+        self.finish_with(|opened| opened.close().map_err(|error| failure("IO", error)))
     }
 
     /// The same, and removes its files while the store is still held: nobody else has one there until they
     /// are gone.
     pub(crate) fn destroy(&mut self) -> Result<()> {
-        let directory = self.shelf.path().map(Path::to_owned);
-        self.finish_with(|_| directory.as_deref().map_or(Ok(()), remove))
+        let what = self.shelf.key.1.display().to_string();
+        self.finish_with(|opened| {
+            let removed = opened.own().map_or(Ok(()), Store::remove);
+            removed.map_err(|error| failure("IO", format!("cannot remove {what}: {error}")))
+        })
     }
 
-    fn finish_with(&mut self, then: impl FnOnce(io::Result<()>) -> Result<()>) -> Result<()> {
+    fn finish_with(&mut self, then: impl FnOnce(&AnyStore) -> Result<()>) -> Result<()> {
         let closing = self.closing.take().ok_or_else(closed)?;
         closing.finish(|open| {
-            let ended = then(open.opened.close());
+            let ended = then(&open.opened);
             drop(open);
             // Before an opening that waits for the end goes on, and opens it anew.
             self.shelf.forget();

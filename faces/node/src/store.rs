@@ -6,7 +6,7 @@ use crate::error::{Result, closed, commit, failure, read, read_only};
 use crate::housekeeping::{self, Maintaining};
 use crate::lend::lend;
 use crate::log::NativeLog;
-use crate::offline::{BackupRow, Copying, Source};
+use crate::offline::{BackupRow, Copying, ReportRow, Source, Verified, Verifying};
 use crate::recovery::{DamageRow, RecoveryRow};
 use crate::segment::NativeSegment;
 use crate::shelf::{Closing, Ending, Kind, Shelf};
@@ -316,6 +316,12 @@ impl Opening {
     #[napi]
     pub fn maintain<'e>(&self, env: &'e Env) -> Result<PromiseRaw<'e, bool>> {
         self.begin(env, |in_use| Maintaining { in_use: Some(in_use) })
+    }
+
+    /// Looks at every byte of its files.
+    #[napi]
+    pub fn verify<'e>(&self, env: &'e Env) -> Result<PromiseRaw<'e, ReportRow>> {
+        self.shelf.queue(|| begin(env, Verifying(Verified::Open(Some(self.shelf.enter()?)))))
     }
 
     /// Writes a backup of the store to a directory.

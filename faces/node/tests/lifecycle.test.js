@@ -182,6 +182,25 @@ for (const end of ["close", "destroy"]) {
   })
 }
 
+test("a store that was moved does all that it does about files where it is by now", async (context) => {
+  const path = folder(context)
+  const [to, away] = [`${path}-backup`, `${path}-away`]
+  for (const left of [to, away]) context.after(() => rmSync(left, { recursive: true, force: true }))
+  const opened = open(path, { durability: "os" })
+  opened.log("early").appendSync("entry")
+  await opened.backup(to)
+  renameSync(path, away)
+  renameSync(to, path)
+  const others = readdirSync(path)
+  opened.log("late").appendSync("entry")
+  opened.rotate()
+  await opened.maintain()
+  assert.equal((await opened.verify()).logs, 2)
+  await opened.destroy()
+  assert.deepEqual([readdirSync(path), existsSync(away) ? readdirSync(away) : []], [others, []])
+  assert.deepEqual(store(context, { path, durability: "os" }).logs(), ["early"])
+})
+
 test("who closes their opening beside another's destroy() waits until the store is gone", async (context) => {
   const path = folder(context)
   const [first, second] = [open(path, { durability: "os" }), open(path, { durability: "os" })]

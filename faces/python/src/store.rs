@@ -202,12 +202,7 @@ impl Store {
     /// Verifies every bit of every file. While it is written, the last batches may count as torn.
     fn verify(&self, py: Python<'_>) -> PyResult<Report> {
         let in_use = self.shared.enter()?;
-        let Some(directory) = self.shared.directory.clone() else { return Ok(Report::default()) };
-        let verified = py.detach(move || {
-            let verified = thalweg_log::verify(&Disk::Real, &directory);
-            drop(in_use);
-            verified
-        });
+        let verified = py.detach(move || in_use.verify());
         verified.map(Report::from).map_err(|error| error::open(&error))
     }
 

@@ -96,6 +96,20 @@ class Close(StoreCase):
         with self.open() as store:
             self.assertEqual([bytes(entry) for entry in store.log("log").query()], [b"%d" % number for number in range(10)])
 
+    def test_a_store_that_was_moved_stays_in_its_directory(self):
+        copy = self.path.with_name("copy")
+        self.store.backup(copy)
+        self.path.rename(self.path.with_name("elsewhere"))
+        copy.rename(self.path)
+        others = sorted(os.listdir(self.path))
+        self.store.log("late").append(b"entry")
+        self.store.rotate()
+        self.assertEqual(self.store.verify().logs, 2)
+        self.store.close()
+        self.assertEqual(sorted(os.listdir(self.path)), others)
+        with self.open() as store:
+            self.assertEqual(store.logs(), ["log"])
+
     def test_those_who_wait_are_woken(self):
         raised = []
 

@@ -19,7 +19,7 @@ use crate::segment;
 use crate::segment_file::{SegmentFile, used_bytes};
 use crate::settled::{self, Settled};
 use crate::signal;
-use crate::{LogId, Position, position, segment_of};
+use crate::{Attached, LogId, Position, Store, position, segment_of};
 use std::collections::HashSet;
 use std::io;
 use std::path::Path;
@@ -81,6 +81,30 @@ pub fn verify(disk: &Disk, directory: &Path) -> Result<Report, OpenError> {
             outcome => return outcome,
         }
         looks += 1;
+    }
+}
+
+impl Store {
+    /// Verifies this store while it is written; see [`verify()`]. One without files is whole.
+    ///
+    /// # Errors
+    /// [`OpenError`] when the directory cannot be read as a store at all.
+    pub fn verify(&self) -> Result<Report, OpenError> {
+        let directory = self.shared.directory.as_deref();
+        directory.map_or(Ok(Report::default()), |directory| verify(&self.shared.disk, directory))
+    }
+}
+
+impl Attached {
+    /// Verifies this store; see [`verify()`].
+    ///
+    /// # Errors
+    /// [`OpenError`] when the directory cannot be read as a store at all, or holds another by now.
+    pub fn verify(&self) -> Result<Report, OpenError> {
+        let (disk, directory) = self.disk_and_directory();
+        let is_there = self.check_presence();
+        is_there.map_err(|source| OpenError::Io { action: "read", file: directory.to_owned(), source })?;
+        verify(disk, directory)
     }
 }
 

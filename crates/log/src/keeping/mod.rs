@@ -9,7 +9,7 @@
 //! live, removal      how many bytes of each segment are needed, and the end of one of which nothing is
 //! compact, settle    a segment written anew: without what nobody needs, or each log's bytes together
 //! working, pace      a file that is put in place whole, and the share of the time that writing it takes
-//! backup             a copy as of one position, and back
+//! backup, destroy    a copy as of one position, and back, and the end of all files
 //! ```
 //!
 //! What a crash cuts short here costs time, or room until the next opening, and never data. *Checked by* the
@@ -18,6 +18,7 @@
 pub(crate) mod backup;
 pub(crate) mod checkpoint;
 pub(crate) mod compact;
+mod destroy;
 pub(crate) mod expiry;
 pub(crate) mod known_damage;
 mod live;

@@ -32,6 +32,7 @@ use crate::plausible::{ID_END, OFFSET_MAX};
 use crate::scan::{Step, Stop};
 use crate::segment;
 use crate::segment_file::{SegmentFile, used_bytes};
+use crate::spare;
 use crate::times::Times;
 use crate::working::Working;
 use crate::{LogId, Position, Time, place_of, position, segment_of};
@@ -175,7 +176,7 @@ impl Recovery {
         let mut blank = Vec::new();
         for name in names {
             let path = self.directory.join(name);
-            if self.bound.is_none() && (name.starts_with("spare-") || Working::is_leftover(name)) {
+            if self.bound.is_none() && (spare::is_spare(name) || Working::is_leftover(name)) {
                 let _ = self.disk.unlink(&path);
             }
             let Some(number) = segment::number_of(name) else { continue };

@@ -22,7 +22,7 @@ fn options() -> Options {
     Options { segment_bytes_min: 512 << 10, segment_bytes_max: 512 << 10, ..Options::default() }
 }
 
-fn open(directory: &Path) -> Store {
+pub(super) fn open(directory: &Path) -> Store {
     let (store, report) = Store::open(&Disk::Real, directory, options()).unwrap();
     assert_eq!(report.damage, []);
     store
@@ -34,7 +34,7 @@ fn payload(round: u64, length: usize) -> Vec<u8> {
 
 /// Two logs side by side: one that stays and one that goes, with notes and a log without payload between
 /// them.
-fn fill(store: &Store) -> (Arc<Log>, Arc<Log>) {
+pub(super) fn fill(store: &Store) -> (Arc<Log>, Arc<Log>) {
     let config = Config { content_type: "text/plain".into(), lifetime: Lifetime::Unlimited };
     store.create(b"empty", &config, None, &Commit::default(), None).unwrap();
     let (stays, goes) = (store.log(b"stays").unwrap(), store.log(b"goes").unwrap());
@@ -68,7 +68,7 @@ fn disk_bytes(directory: &Path) -> u64 {
     segments.map(|entry| entry.metadata().unwrap().blocks() * 512).sum()
 }
 
-fn stays(log: &Arc<Log>, store: &Store) {
+pub(super) fn stays(log: &Arc<Log>, store: &Store) {
     let read = store.read(log, 0, usize::MAX).unwrap();
     let expected: Vec<u8> = (0..ROUNDS).flat_map(|round| payload(round, SMALL)).collect();
     assert!(read.pieces.concat() == expected && read.at_tail);

@@ -5,6 +5,7 @@ mod backup;
 mod compact;
 mod crafted;
 mod damage;
+mod displaced;
 mod ends;
 mod flips;
 mod forged;

@@ -22,7 +22,7 @@ fn name(log: u64) -> Vec<u8> {
 }
 
 /// Records of several logs in turn, across segments of which the last one is empty.
-fn fill(store: &Store, records: u64, length: u64) {
+pub(super) fn fill(store: &Store, records: u64, length: u64) {
     let mut random = Random::new(records ^ length);
     for record in 0..records {
         let log = store.log(&name(record % LOGS)).unwrap();
@@ -44,7 +44,7 @@ fn all(store: &Store, log: &Log) -> Vec<u8> {
 }
 
 /// Reads everything, as often as it takes, until all is settled that can be.
-fn settle(store: &Store) -> usize {
+pub(super) fn settle(store: &Store) -> usize {
     for _ in 0..8 {
         logs(store).iter().for_each(|log| drop(all(store, log)));
     }

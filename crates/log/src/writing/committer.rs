@@ -212,9 +212,9 @@ impl Shared {
         }
         // What is mapped of those need not count as ours.
         sealed.iter().for_each(|segment| segment.release());
-        match &self.directory_lock {
-            // Open all the time: a failure here is the disk's, and not that no descriptor is left.
-            Some(held) if *names_changed => held.names.sync(),
+        match &self.directory {
+            // Held open: a failure here is the disk's, and not that no descriptor is left.
+            Some(directory) if *names_changed => self.disk.sync_directory(directory),
             _ => Ok(()),
         }
     }

@@ -20,7 +20,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use thalweg_sys::disk::{Allocation, Disk};
 
-const FILE_NAME: &str = "reserve";
+pub(crate) const FILE_NAME: &str = "reserve";
 /// What checkpoints of a small store and a few small segments take.
 const BYTES_MIN: u64 = if cfg!(test) { 16 << 10 } else { 128 << 10 };
 /// Less is not set aside.

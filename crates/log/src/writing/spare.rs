@@ -27,6 +27,13 @@ const STEP_BYTES: u32 = if cfg!(test) { 4096 } else { 1 << 20 };
 /// store touches.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
+const PREFIX: &str = "spare-";
+
+/// Whether that is the name of one, of this opening or left by an earlier one.
+pub(crate) fn is_spare(name: &str) -> bool {
+    name.starts_with(PREFIX)
+}
+
 /// What a segment is begun for: it decides whether a full disk may lend the reserve to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SegmentPurpose {
@@ -59,7 +66,7 @@ pub(crate) struct Filling {
 impl Filling {
     fn begin(order: Order) -> io::Result<Filling> {
         let Order { disk, directory, number, capacity } = order;
-        let name = format!("spare-{number:010}");
+        let name = format!("{PREFIX}{number:010}");
         let path = directory.join(&name);
         let _ = disk.unlink(&path);
         let file = disk.create(&path)?;

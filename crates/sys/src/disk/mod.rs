@@ -9,6 +9,7 @@
 //! same is looked for before a first look ([`Map::bring_in`]). Checked by the tests below and by the log's
 //! crash simulation.
 
+mod held;
 mod map;
 mod presence;
 mod real;
@@ -16,6 +17,8 @@ mod residency;
 #[cfg(feature = "sim")]
 pub mod sim;
 
+pub use held::HeldDirectory;
+use held::Lookup;
 pub use map::Map;
 pub use presence::{bring_in, is_present};
 pub use residency::Residency;
@@ -34,6 +37,8 @@ pub enum Disk {
     /// The kernel's file systems.
     #[default]
     Real,
+    /// The same, and one directory by its descriptor ([`Disk::hold`]).
+    Held(HeldDirectory),
     /// The simulated twin.
     #[cfg(feature = "sim")]
     Sim(sim::SimDisk),
@@ -50,30 +55,11 @@ enum Backing {
     Sim(sim::SimFile),
 }
 
-/// An open directory, which can be synced however few descriptors are left, and under whatever name it is by
-/// then.
-#[derive(Debug)]
-pub struct Directory(Names);
-
-#[derive(Debug)]
-enum Names {
-    Real(std::os::fd::OwnedFd),
+/// Who keeps the files, whether or not a directory is held.
+enum Kind<'a> {
+    Real(Lookup<'a>),
     #[cfg(feature = "sim")]
-    Sim(sim::SimDisk),
-}
-
-impl Directory {
-    /// Makes creations, renames and removals in it durable.
-    ///
-    /// # Errors
-    /// Whatever the file system says.
-    pub fn sync(&self) -> io::Result<()> {
-        match &self.0 {
-            Names::Real(descriptor) => real::sync_names(descriptor),
-            #[cfg(feature = "sim")]
-            Names::Sim(disk) => disk.sync_directory(),
-        }
-    }
+    Sim(&'a sim::SimDisk),
 }
 
 /// Runs the body for whichever disk it is.
@@ -138,16 +124,52 @@ pub enum Allocation {
 }
 
 impl Disk {
+    /// The disk with a directory held open: what lies in it is found there, under whatever name the directory
+    /// is by then, whatever is at its path, and however few descriptors are left to open it by. Every other
+    /// path leads where it did.
+    ///
+    /// ```
+    /// # use thalweg_sys::disk::Disk;
+    /// # let directory = tempfile::tempdir()?;
+    /// let (place, elsewhere) = (directory.path().join("place"), directory.path().join("elsewhere"));
+    /// Disk::Real.create_directory(&place)?;
+    /// let held = Disk::Real.hold(&place)?;
+    /// std::fs::rename(&place, &elsewhere)?;
+    /// held.create(&place.join("file"))?;
+    /// held.sync_directory(&place)?;
+    /// assert!(elsewhere.join("file").exists() && !place.exists());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `NotFound`, `NotADirectory`, and whatever the file system says.
+    pub fn hold(&self, directory: &Path) -> io::Result<Disk> {
+        match self.kind() {
+            Kind::Real(lookup) => HeldDirectory::open(lookup, directory).map(Disk::Held),
+            #[cfg(feature = "sim")]
+            Kind::Sim(disk) => Ok(Disk::Sim(disk.clone())),
+        }
+    }
+
+    fn kind(&self) -> Kind<'_> {
+        match self {
+            Disk::Real => Kind::Real(Lookup::default()),
+            Disk::Held(held) => Kind::Real(held.lookup()),
+            #[cfg(feature = "sim")]
+            Disk::Sim(disk) => Kind::Sim(disk),
+        }
+    }
+
     /// Creates a directory and its parents, durably and each its owner's alone; an existing one is fine, and
     /// stays as it is.
     ///
     /// # Errors
     /// Whatever the file system says.
     pub fn create_directory(&self, path: &Path) -> io::Result<()> {
-        match self {
-            Disk::Real => real::create_directory(path),
+        match self.kind() {
+            Kind::Real(_) => real::create_directory(path),
             #[cfg(feature = "sim")]
-            Disk::Sim(_) => Ok(()),
+            Kind::Sim(_) => Ok(()),
         }
     }
 
@@ -156,20 +178,20 @@ impl Disk {
     /// # Errors
     /// `NotFound`, `DirectoryNotEmpty`, and whatever the file system says.
     pub fn remove_directory(&self, path: &Path) -> io::Result<()> {
-        match self {
-            Disk::Real => std::fs::remove_dir(path),
+        match self.kind() {
+            Kind::Real(_) => std::fs::remove_dir(path),
             #[cfg(feature = "sim")]
-            Disk::Sim(_) => Ok(()),
+            Kind::Sim(_) => Ok(()),
         }
     }
 
     /// Which run of the machine this is, so far as a number can tell: what a process of this run gave to the
     /// kernel is there, though none of it may be on the disk. 0 where that is not known.
     pub fn boot(&self) -> u64 {
-        match self {
-            Disk::Real => crate::machine::boot(),
+        match self.kind() {
+            Kind::Real(_) => crate::machine::boot(),
             #[cfg(feature = "sim")]
-            Disk::Sim(disk) => disk.boot(),
+            Kind::Sim(disk) => disk.boot(),
         }
     }
 
@@ -178,10 +200,10 @@ impl Disk {
     /// # Errors
     /// `AlreadyExists`, and whatever the file system says.
     pub fn create(&self, path: &Path) -> io::Result<File> {
-        match self {
-            Disk::Real => real::RealFile::create(path).map(|f| File(Backing::Real(f))),
+        match self.kind() {
+            Kind::Real(lookup) => real::RealFile::create(lookup.at(path)).map(|f| File(Backing::Real(f))),
             #[cfg(feature = "sim")]
-            Disk::Sim(disk) => disk.create(path).map(|f| File(Backing::Sim(f))),
+            Kind::Sim(disk) => disk.create(path).map(|f| File(Backing::Sim(f))),
         }
     }
 
@@ -190,10 +212,10 @@ impl Disk {
     /// # Errors
     /// `NotFound`, and whatever the file system says.
     pub fn open(&self, path: &Path) -> io::Result<File> {
-        match self {
-            Disk::Real => real::RealFile::open(path, true).map(|f| File(Backing::Real(f))),
+        match self.kind() {
+            Kind::Real(lookup) => real::RealFile::open(lookup.at(path), true).map(|f| File(Backing::Real(f))),
             #[cfg(feature = "sim")]
-            Disk::Sim(disk) => disk.open(path).map(|f| File(Backing::Sim(f))),
+            Kind::Sim(disk) => disk.open(path).map(|f| File(Backing::Sim(f))),
         }
     }
 
@@ -202,10 +224,12 @@ impl Disk {
     /// # Errors
     /// `NotFound`, and whatever the file system says.
     pub fn open_read_only(&self, path: &Path) -> io::Result<File> {
-        match self {
-            Disk::Real => real::RealFile::open(path, false).map(|f| File(Backing::Real(f))),
+        match self.kind() {
+            Kind::Real(lookup) => {
+                real::RealFile::open(lookup.at(path), false).map(|f| File(Backing::Real(f)))
+            }
             #[cfg(feature = "sim")]
-            Disk::Sim(disk) => disk.open(path).map(|f| File(Backing::Sim(f))),
+            Kind::Sim(disk) => disk.open(path).map(|f| File(Backing::Sim(f))),
         }
     }
 
@@ -214,10 +238,10 @@ impl Disk {
     /// # Errors
     /// `NotFound`, and whatever the file system says.
     pub fn names(&self, directory: &Path) -> io::Result<Vec<String>> {
-        match self {
-            Disk::Real => real::names(directory),
+        match self.kind() {
+            Kind::Real(lookup) => real::names(lookup.at(directory)),
             #[cfg(feature = "sim")]
-            Disk::Sim(disk) => Ok(disk.names(directory)),
+            Kind::Sim(disk) => Ok(disk.names(directory)),
         }
     }
 
@@ -226,10 +250,10 @@ impl Disk {
     /// # Errors
     /// `AlreadyExists`, `NotFound`, and whatever the file system says: many know no such thing.
     pub fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
-        match self {
-            Disk::Real => std::fs::hard_link(from, to),
+        match self.kind() {
+            Kind::Real(lookup) => real::link(lookup.at(from), lookup.at(to)),
             #[cfg(feature = "sim")]
-            Disk::Sim(disk) => disk.link(from, to),
+            Kind::Sim(disk) => disk.link(from, to),
         }
     }
 
@@ -238,10 +262,10 @@ impl Disk {
     /// # Errors
     /// Whatever the file system says.
     pub fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        match self {
-            Disk::Real => std::fs::rename(from, to),
+        match self.kind() {
+            Kind::Real(lookup) => real::rename(lookup.at(from), lookup.at(to)),
             #[cfg(feature = "sim")]
-            Disk::Sim(disk) => disk.rename(from, to),
+            Kind::Sim(disk) => disk.rename(from, to),
         }
     }
 
@@ -250,32 +274,11 @@ impl Disk {
     /// # Errors
     /// `NotFound`, and whatever the file system says.
     pub fn unlink(&self, path: &Path) -> io::Result<()> {
-        match self {
-            Disk::Real => std::fs::remove_file(path),
+        match self.kind() {
+            Kind::Real(lookup) => real::unlink(lookup.at(path)),
             #[cfg(feature = "sim")]
-            Disk::Sim(disk) => disk.unlink(path),
+            Kind::Sim(disk) => disk.unlink(path),
         }
-    }
-
-    /// Opens a directory, to be synced again and again.
-    ///
-    /// ```
-    /// # use thalweg_sys::disk::Disk;
-    /// # let directory = tempfile::tempdir()?;
-    /// let open = Disk::Real.directory(directory.path())?;
-    /// std::fs::write(directory.path().join("new"), "")?;
-    /// open.sync()?;
-    /// # Ok::<(), std::io::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// Whatever the file system says.
-    pub fn directory(&self, path: &Path) -> io::Result<Directory> {
-        Ok(Directory(match self {
-            Disk::Real => Names::Real(real::directory(path)?),
-            #[cfg(feature = "sim")]
-            Disk::Sim(disk) => Names::Sim(disk.clone()),
-        }))
     }
 
     /// Makes creations, renames and removals in a directory durable.
@@ -283,10 +286,10 @@ impl Disk {
     /// # Errors
     /// Whatever the file system says.
     pub fn sync_directory(&self, directory: &Path) -> io::Result<()> {
-        match self {
-            Disk::Real => real::sync_directory(directory),
+        match self.kind() {
+            Kind::Real(lookup) => real::sync_directory(lookup.at(directory)),
             #[cfg(feature = "sim")]
-            Disk::Sim(disk) => disk.sync_directory(),
+            Kind::Sim(disk) => disk.sync_directory(),
         }
     }
 
@@ -295,10 +298,10 @@ impl Disk {
     /// # Errors
     /// Whatever the file system says.
     pub fn free_bytes(&self, directory: &Path) -> io::Result<u64> {
-        match self {
-            Disk::Real => crate::machine::file_system(directory).map(|found| found.free_bytes),
+        match self.kind() {
+            Kind::Real(lookup) => real::free_bytes(lookup.at(directory)),
             #[cfg(feature = "sim")]
-            Disk::Sim(disk) => Ok(disk.free_bytes()),
+            Kind::Sim(disk) => Ok(disk.free_bytes()),
         }
     }
 
@@ -307,10 +310,12 @@ impl Disk {
     /// # Errors
     /// `WouldBlock` with the holder's text as message when somebody else holds it.
     pub fn lock(&self, path: &Path, holder: &str) -> io::Result<Lock> {
-        match self {
-            Disk::Real => real::lock(path, holder).map(|file| Lock::of(File(Backing::Real(file)))),
+        match self.kind() {
+            Kind::Real(lookup) => {
+                real::lock(lookup.at(path), holder).map(|file| Lock::of(File(Backing::Real(file))))
+            }
             #[cfg(feature = "sim")]
-            Disk::Sim(disk) => {
+            Kind::Sim(disk) => {
                 let file = disk.open(path).or_else(|_| disk.create(path))?;
                 Ok(Lock::of(File(Backing::Sim(file))))
             }
@@ -323,10 +328,10 @@ impl Disk {
     /// # Errors
     /// Whatever the file system says, but that there is no such file.
     pub fn is_locked(&self, path: &Path) -> io::Result<bool> {
-        match self {
-            Disk::Real => real::is_locked(path),
+        match self.kind() {
+            Kind::Real(lookup) => real::is_locked(lookup.at(path)),
             #[cfg(feature = "sim")]
-            Disk::Sim(_) => Ok(false),
+            Kind::Sim(_) => Ok(false),
         }
     }
 }
@@ -342,7 +347,7 @@ impl File {
     /// # Errors
     /// Whatever the file system says, but that there is none.
     pub fn is_at(&self, path: &Path) -> io::Result<bool> {
-        on!(&self.0, file => file.is_at(path), file => Ok(file.is_at(path)))
+        on!(&self.0, file => file.is_at(held::At::from(path)), file => Ok(file.is_at(path)))
     }
 
     /// Length in bytes.

@@ -1,11 +1,12 @@
 //! The kernel's files.
 
+use super::held::At;
 use super::{Allocation, Map, parent_of};
-use rustix::fs::{self, Mode, OFlags};
+use rustix::fs::{self, AtFlags, Mode, OFlags};
 use rustix::io::retry_on_intr;
 use std::ffi::c_int;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -19,6 +20,8 @@ pub(super) struct RealFile {
 static ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
 /// Pieces of zeros that one call writes at most.
 const ZEROS_MAX: usize = 32;
+/// Bytes of a text that says who holds a lock, at most.
+const TEXT_MAX: u64 = 1024;
 
 impl RealFile {
     fn of(descriptor: OwnedFd) -> RealFile {
@@ -29,14 +32,14 @@ impl RealFile {
         self.descriptor.clone()
     }
 
-    pub(super) fn create(path: &Path) -> io::Result<RealFile> {
+    pub(super) fn create(at: At<'_>) -> io::Result<RealFile> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-        Ok(RealFile::of(fs::open(path, flags, Mode::RUSR | Mode::WUSR)?))
+        Ok(RealFile::of(fs::openat(at.from, at.path, flags, Mode::RUSR | Mode::WUSR)?))
     }
 
-    pub(super) fn open(path: &Path, writable: bool) -> io::Result<RealFile> {
+    pub(super) fn open(at: At<'_>, writable: bool) -> io::Result<RealFile> {
         let access = if writable { OFlags::RDWR } else { OFlags::RDONLY };
-        Ok(RealFile::of(fs::open(path, access | OFlags::CLOEXEC, Mode::empty())?))
+        Ok(RealFile::of(fs::openat(at.from, at.path, access | OFlags::CLOEXEC, Mode::empty())?))
     }
 
     pub(super) fn length(&self) -> io::Result<u64> {
@@ -109,9 +112,9 @@ impl RealFile {
     }
 
     /// Whether it is this file that is at a path now.
-    pub(super) fn is_at(&self, path: &Path) -> io::Result<bool> {
+    pub(super) fn is_at(&self, at: At<'_>) -> io::Result<bool> {
         let own = fs::fstat(&self.descriptor)?;
-        match fs::stat(path) {
+        match fs::statat(at.from, at.path, AtFlags::empty()) {
             Ok(there) => Ok((there.st_dev, there.st_ino) == (own.st_dev, own.st_ino)),
             Err(rustix::io::Errno::NOENT) => Ok(false),
             Err(error) => Err(error.into()),
@@ -157,6 +160,14 @@ impl RealFile {
         Ok(rustix::io::dup3(&nothing, &mut place, rustix::io::DupFlags::CLOEXEC)?)
     }
 
+    /// What is written in it, if that is a short text.
+    fn text(&self) -> Option<String> {
+        let length = self.length().ok().filter(|length| *length <= TEXT_MAX)?;
+        let mut text = vec![0; usize::try_from(length).ok()?];
+        self.read_at(&mut text, 0).ok()?;
+        String::from_utf8(text).ok()
+    }
+
     pub(super) fn empty(&self) -> io::Result<()> {
         Ok(retry_on_intr(|| fs::ftruncate(&self.descriptor, 0))?)
     }
@@ -185,7 +196,7 @@ pub(super) fn create_directory(path: &Path) -> io::Result<()> {
         _ => error,
     })?;
     for made in missing.into_iter().rev() {
-        match sync_directory(parent_of(made)) {
+        match sync_directory(parent_of(made).into()) {
             // A user who may write to a directory and not read it cannot sync it, and has to trust that it
             // lasts.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
@@ -195,37 +206,62 @@ pub(super) fn create_directory(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-pub(super) fn names(directory: &Path) -> io::Result<Vec<String>> {
+pub(super) fn names(at: At<'_>) -> io::Result<Vec<String>> {
     let mut names = Vec::new();
-    for entry in std::fs::read_dir(directory)? {
-        if let Ok(name) = entry?.file_name().into_string() {
-            names.push(name);
+    for entry in fs::Dir::new(directory(at)?)? {
+        let entry = entry?;
+        match entry.file_name().to_str() {
+            Ok("." | "..") | Err(_) => {}
+            Ok(name) => names.push(name.to_owned()),
         }
     }
     names.sort();
     Ok(names)
 }
 
-pub(super) fn directory(path: &Path) -> io::Result<OwnedFd> {
+pub(super) fn directory(at: At<'_>) -> io::Result<OwnedFd> {
+    let path = if is_itself(at) { Path::new(".") } else { at.path };
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    Ok(fs::open(path, flags, Mode::empty())?)
+    Ok(fs::openat(at.from, path, flags, Mode::empty())?)
 }
 
-pub(super) fn sync_names(directory: &OwnedFd) -> io::Result<()> {
-    Ok(retry_on_intr(|| fs::fsync(directory))?)
+/// Whether it is the directory that the path is followed from.
+fn is_itself(at: At<'_>) -> bool {
+    at.path.as_os_str().is_empty()
 }
 
-pub(super) fn sync_directory(path: &Path) -> io::Result<()> {
-    sync_names(&directory(path)?)
+/// Asks something of a directory: of one that is held, without another descriptor.
+fn of_directory<T>(at: At<'_>, ask: impl FnOnce(BorrowedFd<'_>) -> io::Result<T>) -> io::Result<T> {
+    if is_itself(at) { ask(at.from) } else { ask(directory(at)?.as_fd()) }
 }
 
-pub(super) fn lock(path: &Path, holder: &str) -> io::Result<RealFile> {
+pub(super) fn sync_directory(at: At<'_>) -> io::Result<()> {
+    of_directory(at, |directory| Ok(retry_on_intr(|| fs::fsync(directory))?))
+}
+
+pub(super) fn link(from: At<'_>, to: At<'_>) -> io::Result<()> {
+    Ok(fs::linkat(from.from, from.path, to.from, to.path, AtFlags::empty())?)
+}
+
+pub(super) fn rename(from: At<'_>, to: At<'_>) -> io::Result<()> {
+    Ok(fs::renameat(from.from, from.path, to.from, to.path)?)
+}
+
+pub(super) fn unlink(at: At<'_>) -> io::Result<()> {
+    Ok(fs::unlinkat(at.from, at.path, AtFlags::empty())?)
+}
+
+pub(super) fn free_bytes(at: At<'_>) -> io::Result<u64> {
+    of_directory(at, crate::machine::free_bytes)
+}
+
+pub(super) fn lock(at: At<'_>, holder: &str) -> io::Result<RealFile> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC;
     loop {
-        let file = RealFile::of(fs::open(path, flags, Mode::RUSR | Mode::WUSR)?);
+        let file = RealFile::of(fs::openat(at.from, at.path, flags, Mode::RUSR | Mode::WUSR)?);
         match fs::flock(&file.descriptor, fs::FlockOperation::NonBlockingLockExclusive) {
             // Who held it may have removed the file meanwhile: somebody else locks another one there.
-            Ok(()) if !file.is_at(path)? => {}
+            Ok(()) if !file.is_at(at)? => {}
             Ok(()) => {
                 file.empty()?;
                 // Who it is helps somebody else, and on a full disk there is no room for it.
@@ -235,8 +271,7 @@ pub(super) fn lock(path: &Path, holder: &str) -> io::Result<RealFile> {
                 return Ok(file);
             }
             Err(rustix::io::Errno::WOULDBLOCK) => {
-                let held_by = std::fs::read_to_string(path).unwrap_or_default();
-                return Err(io::Error::new(io::ErrorKind::WouldBlock, held_by));
+                return Err(io::Error::new(io::ErrorKind::WouldBlock, file.text().unwrap_or_default()));
             }
             Err(error) => return Err(error.into()),
         }
@@ -244,11 +279,11 @@ pub(super) fn lock(path: &Path, holder: &str) -> io::Result<RealFile> {
 }
 
 /// Whether somebody holds the lock at a path.
-pub(super) fn is_locked(path: &Path) -> io::Result<bool> {
-    match fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()) {
-        Ok(descriptor) => RealFile::of(descriptor).is_marked_held(),
-        Err(rustix::io::Errno::NOENT) => Ok(false),
-        Err(error) => Err(error.into()),
+pub(super) fn is_locked(at: At<'_>) -> io::Result<bool> {
+    match RealFile::open(at, false) {
+        Ok(file) => file.is_marked_held(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
     }
 }
 
@@ -310,12 +345,12 @@ mod tests {
     fn a_lock_that_was_removed_before_it_was_had_is_none() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("lock");
-        let file = super::lock(&path, "somebody").unwrap();
-        assert!(file.is_at(&path).unwrap());
+        let file = super::lock(path.as_path().into(), "somebody").unwrap();
+        assert!(file.is_at(path.as_path().into()).unwrap());
         std::fs::remove_file(&path).unwrap();
-        assert!(!file.is_at(&path).unwrap());
-        let other = super::lock(&path, "somebody else").unwrap();
-        assert!(!file.is_at(&path).unwrap() && other.is_at(&path).unwrap());
+        assert!(!file.is_at(path.as_path().into()).unwrap());
+        let other = super::lock(path.as_path().into(), "somebody else").unwrap();
+        assert!(!file.is_at(path.as_path().into()).unwrap() && other.is_at(path.as_path().into()).unwrap());
     }
 
     /// The same with threads that take the lock, remove its file and let go: never do two have it.
@@ -328,7 +363,7 @@ mod tests {
             for _ in 0..4 {
                 threads.spawn(|| {
                     for _ in 0..2_000 {
-                        let Ok(file) = super::lock(&path, "somebody") else { continue };
+                        let Ok(file) = super::lock(path.as_path().into(), "somebody") else { continue };
                         let alone = held.try_lock().expect("two have it");
                         std::thread::yield_now();
                         drop(alone);
