@@ -24,8 +24,8 @@ fn is_ours(name: &str) -> bool {
 }
 
 impl Store {
-    /// [Closes](Store::close) the store and removes its files, and nothing else that is in its directory. What
-    /// readers have mapped they still can read. Nobody else opens one there until the files are gone.
+    /// [Closes](Store::close) the store and removes its files, and nothing else that is in its directory.
+    /// What readers have mapped they still can read. Nobody else opens one there until the files are gone.
     ///
     /// ```
     /// # use thalweg_log::{Disk, Options, Store};

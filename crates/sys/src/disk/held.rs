@@ -1,12 +1,12 @@
 //! A directory that is held open, and paths that lead into it.
 //!
-//! Purpose: a path names whatever is there by now. A process that finds its files by one, after their directory
-//! was moved away and another put in its place, would write and remove files there. So whoever owns a directory
-//! holds it, and every path into it is followed from the descriptor.
+//! Purpose: a path names whatever is there by now. A process that finds its files by one, after their
+//! directory was moved away and another put in its place, would write and remove files there. So whoever owns
+//! a directory holds it, and every path into it is followed from the descriptor.
 //!
-//! Ownership: copies share the descriptor, which is closed with the last of them; a child made by a fork has it
-//! as well. Nothing is locked by it. Checked by the examples of [`Disk::hold`](super::Disk::hold) and the log's
-//! test `moved`.
+//! Ownership: copies share the descriptor, which is closed with the last of them; a child made by a fork has
+//! it as well. Nothing is locked by it. *Checked by* the example of [`Disk::hold`](super::Disk::hold) and the
+//! log's tests `displaced` and `moved`.
 
 use super::real;
 use rustix::fs::CWD;
