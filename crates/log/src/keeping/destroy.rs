@@ -2,8 +2,8 @@
 //!
 //! The process that removes them holds the store's lock meanwhile. The files that mark a store go last:
 //! `control`, so that what a crash leaves is still recognized as a store, and then `lock`, so that no other
-//! store begins among files that are about to go. The newest segment goes first: by that a reader in another
-//! process knows that what is left is not all.
+//! store begins among files that are about to go. Of the segments the newest goes first: by that a reader in
+//! another process knows that what is left is not all.
 
 use crate::final_end::LOCK_NAME;
 use crate::working::Working;
@@ -47,7 +47,7 @@ impl Store {
         let Some(directory) = &self.shared.directory else { return Ok(()) };
         let mut names = disk.names(directory)?;
         names.retain(|name| is_ours(name));
-        // The newest segment is behind all others.
+        // Of the segments the newest first.
         names.reverse();
         names.extend(MARKS.map(str::to_owned));
         names.iter().try_for_each(|name| disk.unlink(&directory.join(name)))?;

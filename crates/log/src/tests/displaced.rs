@@ -54,6 +54,7 @@ fn its_own_files_are_removed_and_not_those_of_the_other() {
     let (store, others) = displaced(directory.path());
     compact::fill(&store);
     store.remove().unwrap();
+    drop(store);
     assert!(files(&directory.path().join("here")) == others);
     assert_eq!(files(&directory.path().join("away")), Files::new());
 }
