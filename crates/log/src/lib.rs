@@ -65,8 +65,8 @@ mod tests;
 
 // Paths within the crate leave the folder out.
 pub(crate) use files::{
-    control, final_end, format, index, layout, mapping, needed_segments, parse, plausible, runs, scan,
-    segment, segment_file, settled, signal, times, verify,
+    control, file_names, final_end, format, index, layout, mapping, needed_segments, parse, plausible, runs,
+    scan, segment, segment_file, settled, signal, times, verify,
 };
 pub(crate) use keeping::{
     backup, checkpoint, expiry, known_damage, pace, purge, reclaim, recover, retention, settle, working,

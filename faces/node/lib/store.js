@@ -3,7 +3,6 @@
 // A store, as this isolate has it open.
 
 const { existsSync, mkdirSync, realpathSync, rmdirSync, statSync } = require("node:fs")
-const { rmdir } = require("node:fs/promises")
 const { dirname, resolve } = require("node:path")
 const { options: optionsOf, path: pathOf, signal: signalOf, text, timeOf } = require("./arguments.js")
 const binding = require("./binding.js")
@@ -289,13 +288,8 @@ class Store {
     const ending = native(() => this.opening.destroy())
     this.view.left = true
     this.waits.look()
-    this.ending = this.vanish(settled(ending))
+    this.ending = settled(ending)
     return this.ending
-  }
-
-  async vanish(ending) {
-    await ending
-    if (!this.inMemory) await rmdir(this.path).catch(() => {})
   }
 
   [Symbol.asyncDispose ?? Symbol.for("Symbol.asyncDispose")]() {

@@ -322,24 +322,24 @@ pub(crate) struct Closing {
 impl Closing {
     /// Waits for whatever is under way, makes everything durable, seals the store and lets go of it.
     pub(crate) fn finish(&mut self) -> Result<()> {
-        self.finish_with(|opened| opened.close().map_err(|error| failure("IO", error)))
+        self.finish_with(|open| open.opened.close().map_err(|error| failure("IO", error)))
     }
 
     /// The same, and removes its files while the store is still held: nobody else has one there until they
     /// are gone.
     pub(crate) fn destroy(&mut self) -> Result<()> {
         let what = self.shelf.key.1.display().to_string();
-        self.finish_with(|opened| {
-            let removed = opened.own().map_or(Ok(()), Store::remove);
-            removed.map_err(|error| failure("IO", format!("cannot remove {what}: {error}")))
+        self.finish_with(|open| {
+            let Open { opened: AnyStore::Own(store), maps, listeners } = open else { return Ok(()) };
+            drop((maps, listeners));
+            store.remove().map_err(|error| failure("IO", format!("cannot remove {what}: {error}")))
         })
     }
 
-    fn finish_with(&mut self, then: impl FnOnce(&AnyStore) -> Result<()>) -> Result<()> {
+    fn finish_with(&mut self, then: impl FnOnce(Open) -> Result<()>) -> Result<()> {
         let closing = self.closing.take().ok_or_else(closed)?;
         closing.finish(|open| {
-            let ended = then(&open.opened);
-            drop(open);
+            let ended = then(open);
             // Before an opening that waits for the end goes on, and opens it anew.
             self.shelf.forget();
             ended

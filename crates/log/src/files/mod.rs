@@ -5,6 +5,7 @@
 //! segment            a segment's file or memory, mapped, and how far it is verified
 //! segment_file       a segment's file, for a caller that looks through all of it
 //! mapping            every map of a file, and why its bytes may be borrowed: the crate's unsafe code
+//! file_names         which of the files in a directory are a store's
 //! final_end          how far the files of a store that another process may write can be looked at
 //! scan               walking batches: the proof of where a log ends
 //! index, times       where in a segment to begin looking for a time
@@ -18,6 +19,7 @@
 //! Knows no callers and, `verify` and `parse` aside, decides nothing: it tells its caller what is wrong.
 
 pub(crate) mod control;
+pub(crate) mod file_names;
 pub(crate) mod final_end;
 pub(crate) mod format;
 pub(crate) mod index;

@@ -102,7 +102,7 @@ impl Attached {
     /// [`OpenError`] when the directory cannot be read as a store at all, or holds another by now.
     pub fn verify(&self) -> Result<Report, OpenError> {
         let (disk, directory) = self.disk_and_directory();
-        let is_there = self.check_presence();
+        let is_there = self.check_place();
         is_there.map_err(|source| OpenError::Io { action: "read", file: directory.to_owned(), source })?;
         verify(disk, directory)
     }

@@ -135,12 +135,14 @@ pub(crate) fn backup_beside(
     to: &Path,
     meanwhile: &mut dyn FnMut(),
 ) -> Result<Backup, BackupError> {
-    claimed(disk, to, || {
+    // Where the source's own directory is held, the target is still found by its path.
+    let target = &disk.unheld();
+    claimed(target, to, || {
         let mut attempts = 0;
         loop {
             attempts += 1;
-            let mut copy =
-                Transfer { disk, from, to, made: Vec::new(), done: Backup { attempts, ..Backup::default() } };
+            let done = Backup { attempts, ..Backup::default() };
+            let mut copy = Transfer { disk, from, target, to, made: Vec::new(), done };
             let trouble = match copy.run(meanwhile) {
                 Ok(()) => return Ok(copy.done),
                 Err(trouble) => trouble,
@@ -197,7 +199,7 @@ impl Attached {
     pub fn backup(&self, to: &Path) -> Result<Backup, BackupError> {
         let (disk, directory) = self.disk_and_directory();
         // Where it was another may be by now.
-        let is_there = self.check_presence();
+        let is_there = self.check_place();
         is_there.map_err(|source| BackupError::Io { action: "read", file: directory.to_owned(), source })?;
         backup(disk, directory, to)
     }
@@ -260,6 +262,7 @@ fn io_trouble(action: &'static str, file: &Path) -> impl FnOnce(io::Error) -> Tr
 struct Transfer<'a> {
     disk: &'a Disk,
     from: &'a Path,
+    target: &'a Disk,
     to: &'a Path,
     made: Vec<PathBuf>,
     done: Backup,
@@ -286,7 +289,7 @@ impl Transfer<'_> {
             let gone = self.from.join(segment::file_name(*first));
             return Err(self.lasting(&control, &unfit, &present, end)?.unwrap_or(Trouble::Gone(gone)));
         }
-        let synced = self.disk.sync_directory(self.to);
+        let synced = self.target.sync_directory(self.to);
         synced.map_err(io_trouble("sync", self.to))?;
         let words = Closed {
             store_id: control.store_id,
@@ -295,10 +298,10 @@ impl Transfer<'_> {
             lateness: control.lateness(),
         };
         self.made.push(self.to.join(control::FILE_NAME));
-        Control::create_closed(self.disk, self.to, &words)
+        Control::create_closed(self.target, self.to, &words)
             .map_err(io_trouble("write the control file of", self.to))?;
         let parent = parent_of(self.to);
-        self.disk.sync_directory(parent).map_err(io_trouble("sync", parent))
+        self.target.sync_directory(parent).map_err(io_trouble("sync", parent))
     }
 
     /// What is wrong with the source, if what a backup lacks, or has compacted that it replays, did not just
@@ -383,7 +386,8 @@ impl Transfer<'_> {
                 self.done.linked += 1;
                 // Another file may have that name by now.
                 let linked = self.to.join(&name);
-                let again = segment::read_header(self.disk, &linked).map_err(io_trouble("read", &linked))?;
+                let again =
+                    segment::read_header(self.target, &linked).map_err(io_trouble("read", &linked))?;
                 again.and_then(Result::ok).unwrap_or(header)
             } else {
                 self.copy(&name, &header, if number == segment_of(end) { Some(place_of(end)) } else { None })?
@@ -434,7 +438,7 @@ impl Transfer<'_> {
     /// Gives a file of the source a name in the target; `false` where it has to be copied.
     fn link(&mut self, name: &str) -> Result<bool, Trouble> {
         let (old, new) = (self.from.join(name), self.to.join(name));
-        match self.disk.link(&old, &new) {
+        match self.disk.link(&old, self.target, &new) {
             Ok(()) => {
                 self.made.push(new);
                 Ok(true)
@@ -447,7 +451,7 @@ impl Transfer<'_> {
 
     fn write(&mut self, name: &str, length: u64, bytes: &[u8]) -> Result<(), Trouble> {
         let path = self.to.join(name);
-        let file = self.disk.create(&path).map_err(io_trouble("create", &path))?;
+        let file = self.target.create(&path).map_err(io_trouble("create", &path))?;
         self.made.push(path.clone());
         let written = file.allocate(length, Allocation::Reserved).and_then(|()| file.write_at(bytes, 0));
         written.and_then(|()| file.sync_data()).map_err(io_trouble("write", &path))
@@ -455,7 +459,7 @@ impl Transfer<'_> {
 
     fn undo(&self) {
         for path in &self.made {
-            let _ = self.disk.unlink(path);
+            let _ = self.target.unlink(path);
         }
     }
 }

@@ -24,6 +24,7 @@ use crate::catalogue::Catalogue;
 use crate::checkpoint;
 use crate::control::{self, Control};
 use crate::error::{Damage, OpenError, Touched};
+use crate::file_names;
 use crate::final_end::FinalEnd;
 use crate::format::{BadHeader, Config, FORMAT_VERSION, Link, SEGMENT_HEADER_BYTES, SegmentHeader};
 use crate::log::Log;
@@ -32,9 +33,7 @@ use crate::plausible::{ID_END, OFFSET_MAX};
 use crate::scan::{Step, Stop};
 use crate::segment;
 use crate::segment_file::{SegmentFile, used_bytes};
-use crate::spare;
 use crate::times::Times;
-use crate::working::Working;
 use crate::{LogId, Position, Time, place_of, position, segment_of};
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -176,7 +175,7 @@ impl Recovery {
         let mut blank = Vec::new();
         for name in names {
             let path = self.directory.join(name);
-            if self.bound.is_none() && (spare::is_spare(name) || Working::is_leftover(name)) {
+            if self.bound.is_none() && file_names::is_leftover(name) {
                 let _ = self.disk.unlink(&path);
             }
             let Some(number) = segment::number_of(name) else { continue };

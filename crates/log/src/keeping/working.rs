@@ -39,9 +39,9 @@ impl<'d> Working<'d> {
         Ok(())
     }
 
-    /// Whether that is the name of one which a crash left behind.
-    pub(crate) fn is_leftover(name: &str) -> bool {
-        name.ends_with(SUFFIX)
+    /// The name that a file of this name was to have.
+    pub(crate) fn target_of(name: &str) -> Option<&str> {
+        name.strip_suffix(SUFFIX)
     }
 }
 
@@ -75,7 +75,7 @@ mod tests {
         let (working, file) = Working::create(&disk, path, "file").unwrap();
         file.write_at(b"half", 0).unwrap();
         let names = disk.names(path).unwrap();
-        assert_eq!(names.iter().filter(|name| Working::is_leftover(name)).count(), 1);
+        assert_eq!(names.iter().filter_map(|name| Working::target_of(name)).collect::<Vec<_>>(), ["file"]);
         assert_eq!(names.len(), 2);
         drop(working);
         assert_eq!(disk.names(path).unwrap(), ["file"]);

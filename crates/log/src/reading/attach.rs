@@ -162,8 +162,8 @@ impl Attached {
     }
 
     /// Whether its store is where it was.
-    pub(crate) fn check_presence(&self) -> io::Result<()> {
-        self.neighbour.learn()
+    pub(crate) fn check_place(&self) -> io::Result<()> {
+        self.neighbour.check_place()
     }
 
     /// The disk and the directory it is in.
@@ -192,9 +192,7 @@ impl Neighbour {
     /// Brings the catalogue up to what is visible now, and answers it.
     fn catch_up(&self) -> io::Result<MutexGuard<'_, Followed>> {
         let mut followed = self.catalogue.lock();
-        if self.presence.look(&self.control) {
-            return Err(self.replaced());
-        }
+        self.check_place()?;
         let mut attempt = 1;
         loop {
             match self.go_on(&mut followed) {
@@ -299,10 +297,13 @@ impl Neighbour {
         Err(self.another())
     }
 
-    /// The error where the control file is not at the path any more, or is another one.
-    fn replaced(&self) -> io::Error {
+    /// An error where the control file is not at the path any more, or is another one.
+    fn check_place(&self) -> io::Result<()> {
+        if !self.presence.look(&self.control) {
+            return Ok(());
+        }
         let there = self.disk.open_read_only(&self.directory.join(control::FILE_NAME));
-        there.err().map_or_else(|| self.another(), |error| self.removed(control::FILE_NAME, error))
+        Err(there.err().map_or_else(|| self.another(), |error| self.removed(control::FILE_NAME, error)))
     }
 
     fn another(&self) -> io::Error {

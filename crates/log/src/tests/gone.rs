@@ -52,6 +52,7 @@ fn whoever_sleeps_until_something_comes_to_a_store_that_is_gone_is_told() {
         assert!(is_told(attached.find(b"a").err(), &[how]));
         let refused = attached.backup(&at("copy")).unwrap_err().to_string();
         assert!(refused.contains(how) && !at("copy").exists(), "{refused}");
+        assert!(attached.verify().is_err_and(|error| error.to_string().contains(how)));
         // Of the words that it looks at none has moved.
         assert!(!maps.register(std::task::Waker::noop(), || false).unwrap());
         assert!(is_told(maps.check_presence().err(), &[how]));
@@ -67,4 +68,19 @@ fn whoever_sleeps_until_something_comes_to_a_store_that_is_gone_is_told() {
         }
         drop(store);
     }
+}
+
+#[test]
+fn a_store_that_is_there_and_lost_a_segment_is_damaged_and_not_gone() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path(), os());
+    let attached = Attached::open(&Disk::Real, directory.path()).unwrap();
+    store.append(&store.log(b"a").unwrap(), b"entry", 1).unwrap();
+    store.rotate().unwrap();
+    store.append(&store.log(b"a").unwrap(), b"entry", 2).unwrap();
+    let newest = Disk::Real.names(directory.path()).unwrap();
+    let newest = newest.iter().rfind(|name| name.starts_with("segment-")).unwrap();
+    std::fs::remove_file(directory.path().join(newest)).unwrap();
+    let damage = attached.verify().unwrap().damage;
+    assert_eq!(damage.iter().map(|damage| &damage.file).collect::<Vec<_>>(), [newest]);
 }

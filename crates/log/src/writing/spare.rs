@@ -29,9 +29,8 @@ static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
 const PREFIX: &str = "spare-";
 
-/// Whether that is the name of one, of this opening or left by an earlier one.
-pub(crate) fn is_spare(name: &str) -> bool {
-    name.starts_with(PREFIX)
+pub(crate) fn number_of(name: &str) -> Option<u32> {
+    name.strip_prefix(PREFIX).filter(|digits| digits.len() == 10)?.parse().ok()
 }
 
 /// What a segment is begun for: it decides whether a full disk may lend the reserve to it.

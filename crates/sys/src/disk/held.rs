@@ -40,22 +40,26 @@ pub(super) struct Lookup<'a>(Option<&'a HeldDirectory>);
 impl<'a> Lookup<'a> {
     pub(super) fn at(self, path: &'a Path) -> At<'a> {
         let inside = self.0.and_then(|held| {
+            let from = held.descriptor.as_fd();
             let path = path.strip_prefix(&held.path).ok()?;
-            Some(At { from: held.descriptor.as_fd(), path })
+            let is_held = path.as_os_str().is_empty();
+            Some(At { from, path: if is_held { Path::new(".") } else { path }, is_held })
         });
         inside.unwrap_or(At::from(path))
     }
 }
 
-/// A path, and from where it is followed. An empty one leads to the directory itself.
+/// A path, and from where it is followed.
 #[derive(Clone, Copy)]
 pub(super) struct At<'a> {
     pub(super) from: BorrowedFd<'a>,
     pub(super) path: &'a Path,
+    /// It is the directory that is held.
+    pub(super) is_held: bool,
 }
 
 impl<'a> From<&'a Path> for At<'a> {
     fn from(path: &'a Path) -> At<'a> {
-        At { from: CWD, path }
+        At { from: CWD, path, is_held: false }
     }
 }

@@ -124,9 +124,9 @@ pub enum Allocation {
 }
 
 impl Disk {
-    /// The disk with a directory held open: what lies in it is found there, under whatever name the directory
-    /// is by then, whatever is at its path, and however few descriptors are left to open it by. Every other
-    /// path leads where it did.
+    /// The kernel's disk with a directory held open: files in it are found there, under whatever name the
+    /// directory is by then, and whatever is at its path; and it is synced however few descriptors are left.
+    /// Every other path leads where it does without.
     ///
     /// ```
     /// # use thalweg_sys::disk::Disk;
@@ -151,6 +151,16 @@ impl Disk {
         }
     }
 
+    /// The disk without: every path leads to what is there by now.
+    #[must_use]
+    pub fn unheld(&self) -> Disk {
+        match self {
+            Disk::Real | Disk::Held(_) => Disk::Real,
+            #[cfg(feature = "sim")]
+            Disk::Sim(disk) => Disk::Sim(disk.clone()),
+        }
+    }
+
     fn kind(&self) -> Kind<'_> {
         match self {
             Disk::Real => Kind::Real(Lookup::default()),
@@ -161,7 +171,7 @@ impl Disk {
     }
 
     /// Creates a directory and its parents, durably and each its owner's alone; an existing one is fine, and
-    /// stays as it is.
+    /// stays as it is. Found by its path, whatever is held.
     ///
     /// # Errors
     /// Whatever the file system says.
@@ -173,13 +183,13 @@ impl Disk {
         }
     }
 
-    /// Removes a directory with nothing in it.
+    /// Removes a directory with nothing in it; one that is held, if it is still at its path.
     ///
     /// # Errors
     /// `NotFound`, `DirectoryNotEmpty`, and whatever the file system says.
     pub fn remove_directory(&self, path: &Path) -> io::Result<()> {
         match self.kind() {
-            Kind::Real(_) => std::fs::remove_dir(path),
+            Kind::Real(lookup) => real::remove_directory(lookup.at(path), path),
             #[cfg(feature = "sim")]
             Kind::Sim(_) => Ok(()),
         }
@@ -245,15 +255,18 @@ impl Disk {
         }
     }
 
-    /// Gives a file a second name in the same file system. Both names mean the same bytes from then on.
+    /// Gives a file a second name in the same file system, which is found as `target` has it. Both names mean
+    /// the same bytes from then on.
     ///
     /// # Errors
     /// `AlreadyExists`, `NotFound`, and whatever the file system says: many know no such thing.
-    pub fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
-        match self.kind() {
-            Kind::Real(lookup) => real::link(lookup.at(from), lookup.at(to)),
+    pub fn link(&self, from: &Path, target: &Disk, to: &Path) -> io::Result<()> {
+        match (self.kind(), target.kind()) {
+            (Kind::Real(source), Kind::Real(target)) => real::link(source.at(from), target.at(to)),
             #[cfg(feature = "sim")]
-            Kind::Sim(disk) => disk.link(from, to),
+            (Kind::Sim(disk), Kind::Sim(_)) => disk.link(from, to),
+            #[cfg(feature = "sim")]
+            _ => Err(io::ErrorKind::CrossesDevices.into()),
         }
     }
 

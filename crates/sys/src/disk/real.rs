@@ -115,7 +115,7 @@ impl RealFile {
     pub(super) fn is_at(&self, at: At<'_>) -> io::Result<bool> {
         let own = fs::fstat(&self.descriptor)?;
         match fs::statat(at.from, at.path, AtFlags::empty()) {
-            Ok(there) => Ok((there.st_dev, there.st_ino) == (own.st_dev, own.st_ino)),
+            Ok(there) => Ok(is_same(own, there)),
             Err(rustix::io::Errno::NOENT) => Ok(false),
             Err(error) => Err(error.into()),
         }
@@ -220,19 +220,25 @@ pub(super) fn names(at: At<'_>) -> io::Result<Vec<String>> {
 }
 
 pub(super) fn directory(at: At<'_>) -> io::Result<OwnedFd> {
-    let path = if is_itself(at) { Path::new(".") } else { at.path };
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    Ok(fs::openat(at.from, path, flags, Mode::empty())?)
+    Ok(fs::openat(at.from, at.path, flags, Mode::empty())?)
 }
 
-/// Whether it is the directory that the path is followed from.
-fn is_itself(at: At<'_>) -> bool {
-    at.path.as_os_str().is_empty()
+/// Removes the directory at a path, if that is where it is.
+pub(super) fn remove_directory(at: At<'_>, path: &Path) -> io::Result<()> {
+    if at.is_held && !is_same(fs::fstat(at.from)?, fs::stat(path)?) {
+        return Err(io::ErrorKind::NotFound.into());
+    }
+    Ok(fs::rmdir(path)?)
+}
+
+fn is_same(one: fs::Stat, other: fs::Stat) -> bool {
+    (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino)
 }
 
 /// Asks something of a directory: of one that is held, without another descriptor.
 fn of_directory<T>(at: At<'_>, ask: impl FnOnce(BorrowedFd<'_>) -> io::Result<T>) -> io::Result<T> {
-    if is_itself(at) { ask(at.from) } else { ask(directory(at)?.as_fd()) }
+    if at.is_held { ask(at.from) } else { ask(directory(at)?.as_fd()) }
 }
 
 pub(super) fn sync_directory(at: At<'_>) -> io::Result<()> {

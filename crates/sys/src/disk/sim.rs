@@ -568,8 +568,8 @@ mod tests {
     fn a_file_with_two_names_is_one_file_and_stays_one_when_the_power_is_cut() {
         let (sim, file) = disk_with(&[1; 600], 3);
         let disk = Disk::Sim(sim.clone());
-        disk.link(Path::new("/d/f"), Path::new("/d/g")).unwrap();
-        let again = disk.link(Path::new("/d/f"), Path::new("/d/g")).unwrap_err();
+        disk.link(Path::new("/d/f"), &disk, Path::new("/d/g")).unwrap();
+        let again = disk.link(Path::new("/d/f"), &disk, Path::new("/d/g")).unwrap_err();
         assert_eq!((again.kind(), sim.used_bytes()), (io::ErrorKind::AlreadyExists, 600));
         file.sync_data().unwrap();
         sim.sync_directory().unwrap();
