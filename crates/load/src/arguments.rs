@@ -73,7 +73,7 @@ pub enum BenchVerb {
         /// Streams that they are spread over.
         #[arg(long, value_name = "N", default_value_t = 1)]
         streams: u64,
-        /// Bytes of each stream, which is filled first, a mebibyte at a time.
+        /// Bytes of each stream, which is filled first, a mebibyte at a time: a multiple of 1048576.
         #[arg(long, value_name = "BYTES", default_value_t = 16 << 20)]
         stream_bytes: u64,
         /// End after N reads of a whole stream.

@@ -166,7 +166,10 @@ impl CatchUp {
         let connections = some(self.connections.into(), "--connections")?;
         let (streams, times) = (some(self.streams, "--streams")?, self.stream_bytes / FILL_BYTES);
         if self.stream_bytes == 0 || !self.stream_bytes.is_multiple_of(FILL_BYTES) {
-            return Err(Error::Asked("--stream-bytes are whole mebibytes".to_owned()));
+            let given = self.stream_bytes;
+            let asked =
+                format!("--stream-bytes {given}: it takes whole mebibytes, multiples of {FILL_BYTES}");
+            return Err(Error::Asked(asked));
         }
         let mut session = Session::new(common, connections)?;
         if !self.created {

@@ -397,6 +397,9 @@ fn parse(path: &Path, text: &str) -> Result<Vec<Given>, Failure> {
 }
 
 fn unknown(name: &str) -> String {
+    if name == NOT_IN_FILE {
+        return format!("`{name}` names this file, and is no key in it: it is a flag, or THALWEG_CONFIG");
+    }
     let known = KEYS.iter().map(|key| key.name).filter(|known| *known != NOT_IN_FILE);
     let nearest = known.min_by_key(|known| strsim::damerau_levenshtein(known, name)).unwrap_or_default();
     format!("there is no key `{name}`; the nearest one is `{nearest}`")

@@ -151,10 +151,20 @@ pub(crate) fn backup_beside(
             match trouble {
                 Trouble::Gone(_) if attempts < ATTEMPTS => {}
                 Trouble::Gone(file) => return Err(BackupError::Gone { file, attempts }),
-                Trouble::Final(error) => return Err(*error),
+                Trouble::Final(error) => return Err(exactly(disk, from, *error)),
             }
         }
     })
+}
+
+/// The error that names all that is damaged, and how far, where an attempt ended at the first it came upon.
+fn exactly(disk: &Disk, from: &Path, error: BackupError) -> BackupError {
+    match (&error, verify(disk, from)) {
+        (BackupError::Damaged(_), Ok(report)) if !report.damage.is_empty() => {
+            BackupError::Damaged(report.damage)
+        }
+        _ => error,
+    }
 }
 
 /// Puts a backup back, to the directory `to`, which must be empty or not there: verifies all of it first,

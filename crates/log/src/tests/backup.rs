@@ -2,7 +2,9 @@
 
 use super::store::{content, open, os, small};
 use crate::backup::backup_beside;
-use crate::{Attached, Backup, BackupError, Durability, OpenError, Options, Purge, Query, Recovered, Store};
+use crate::{
+    Attached, Backup, BackupError, Damage, Durability, OpenError, Options, Purge, Query, Recovered, Store,
+};
 use crate::{backup, place_of, restore, segment, segment_of, verify};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -197,7 +199,10 @@ fn a_source_that_is_broken_is_not_passed_on_as_whole() {
     bytes[200] ^= 1;
     fs::write(&newest, bytes).unwrap();
     let error = backup(&Disk::Real, &at("store"), &at("backup")).unwrap_err();
-    assert!(matches!(&error, BackupError::Damaged(damage) if damage.len() == 1), "{error}");
+    let BackupError::Damaged(damage) = error else { panic!("{error}") };
+    // How far it reaches, too, and what it touches.
+    assert_eq!(damage, crate::verify(&Disk::Real, &at("store")).unwrap().damage);
+    assert!(matches!(&damage[..], [Damage { resumes: Some(_), .. }]), "{damage:?}");
     assert!(!at("backup").exists());
     fs::remove_file(at("store").join(crate::segment::file_name(2))).unwrap();
     let error = backup(&Disk::Real, &at("store"), &at("backup")).unwrap_err();

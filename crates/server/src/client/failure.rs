@@ -202,6 +202,9 @@ pub(super) fn passes(failure: &Failure) -> bool {
     }
 }
 
+/// The rule of a stream that is damaged.
+const STORE_DAMAGED: &str = "store-damaged";
+
 /// The rule of an offset that the server did not give out.
 const UNKNOWN_OFFSET: &str = "offset-malformed";
 
@@ -300,11 +303,13 @@ impl Failure {
     }
 
     /// Whether what was sent may have been applied nevertheless. A server that is overloaded (503) or full
-    /// (507) has applied nothing.
+    /// (507) has applied nothing, and none applies anything to a stream that is damaged.
     pub(crate) fn leaves_open(&self) -> bool {
         match self {
             Self::Broken(_) | Self::Unsure(_) | Self::Protocol(_) => true,
-            Self::Refused { status, .. } => *status >= 500 && !matches!(status, 503 | 507),
+            Self::Refused { status, rule, .. } => {
+                *status >= 500 && !matches!(status, 503 | 507) && rule != STORE_DAMAGED
+            }
             Self::Argument { failure, .. } => failure.leaves_open(),
             Self::Partly(partly) => partly.failure.leaves_open(),
             _ => false,
@@ -359,6 +364,23 @@ mod tests {
             "use a name that the server's certificate has"
         );
         assert!(advice_on_tls("invalid peer certificate: UnknownIssuer").contains("--tls-ca"));
+    }
+
+    #[test]
+    fn what_was_sent_may_have_been_applied_unless_the_server_says_why_not() {
+        for (status, rule, may) in [
+            (500, "outcome-unknown", true),
+            (500, "", true),
+            (502, "", true),
+            (500, "store-damaged", false),
+            (503, "store-poisoned", false),
+            (507, "store-full", false),
+            (409, "conflict", false),
+        ] {
+            let head = Box::new(Head { status, fields: Vec::new(), keep_alive: true });
+            let refused = Failure::Refused { status, head, why: String::new(), rule: rule.to_owned() };
+            assert_eq!(refused.leaves_open(), may, "{status} {rule}");
+        }
     }
 
     #[test]

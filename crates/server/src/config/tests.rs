@@ -95,7 +95,10 @@ fn what_is_wrong_is_named_with_its_line() {
     for (text, wanted) in [
         ("\nlistne = 'x'", "t.toml:2: there is no key `listne`; the nearest one is `listen`"),
         ("log-level = 'info'", "t.toml:1: there is no key `log-level`; the nearest one is `log_level`"),
-        ("config = 'x'", "t.toml:1: there is no key `config`"),
+        (
+            "config = 'x'",
+            "t.toml:1: `config` names this file, and is no key in it: it is a flag, or THALWEG_CONFIG",
+        ),
         (
             "[server]\nlisten = '[::1]:1'",
             "t.toml:1: the file has no tables: write `listen = ...` without `[server]`",
