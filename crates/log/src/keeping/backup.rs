@@ -159,10 +159,11 @@ pub(crate) fn backup_beside(
 
 /// The error that names all that is damaged, and how far, where an attempt ended at the first it came upon.
 fn exactly(disk: &Disk, from: &Path, error: BackupError) -> BackupError {
-    match (&error, verify(disk, from)) {
-        (BackupError::Damaged(_), Ok(report)) if !report.damage.is_empty() => {
-            BackupError::Damaged(report.damage)
-        }
+    if !matches!(error, BackupError::Damaged(_)) {
+        return error;
+    }
+    match verify(disk, from) {
+        Ok(report) if !report.damage.is_empty() => BackupError::Damaged(report.damage),
         _ => error,
     }
 }

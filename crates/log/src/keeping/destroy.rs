@@ -12,7 +12,8 @@ use std::io;
 use std::sync::Arc;
 
 impl Store {
-    /// [Closes](Store::close) the store and removes its files, and the directory if nothing else is in it.
+    /// [Closes](Store::close) the store and removes its files, and the directory if nothing else is in it
+    /// and it was not moved.
     /// Readers and cursors still have what they have mapped. Nobody else opens a store there until the files
     /// are gone.
     ///
