@@ -11,13 +11,14 @@
 use crate::error::{CommitError, ReadError};
 use crate::extents::Extent;
 use crate::fork::{LineagePart, lineage_parts};
-use crate::log::{Inner, Log};
+use crate::log::Log;
 use crate::options::Durability;
-use crate::query::Query;
+use crate::query::{Query, Start};
 use crate::spare::SegmentPurpose;
 use crate::store::Store;
 use crate::{Commit, LogId, Offset, Receipt, Time, segment_of};
 use std::collections::{BTreeMap, HashSet};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// What to purge.
@@ -108,7 +109,7 @@ impl Store {
         let (mut purged, mut ticket) = (Vec::new(), 0);
         for going in goings {
             let Some((went, receipt)) = unless_deleted(self.let_go(going, purge), purge)? else { continue };
-            purged.push(went);
+            purged.extend(went);
             ticket = ticket.max(receipt.ticket);
         }
         self.persist(ticket)?;
@@ -151,16 +152,38 @@ impl Store {
         Ok((first > begin || purge.destroy).then_some(Going { log, begin, first }))
     }
 
-    fn let_go(&self, going: Going<'_>, purge: &Purge<'_>) -> Result<(Purged, Receipt), CommitError> {
+    /// Lets go of it. Answers what went: nothing, if another caller was faster.
+    fn let_go(&self, going: Going<'_>, purge: &Purge<'_>) -> Result<(Option<Purged>, Receipt), CommitError> {
         let Going { log, begin, first } = going;
-        let entries = purge.count_entries.then(|| self.count_below(log, first));
-        let receipt = match purge.destroy {
-            true => self.destroy(log, purge.time)?,
-            // Who asks for it may let go of what is damaged, too.
-            false => self.trim_unless(log, first, purge.time, |_| Ok(()))?,
-        };
-        let (name, bytes) = (log.name().to_vec(), first - begin);
-        Ok((Purged { name, log: log.id(), first, bytes, entries, destroyed: purge.destroy }, receipt))
+        let count = |from| purge.count_entries.then(|| self.count_entries(log, from..first));
+        let (mut from, mut entries) = (begin, count(begin));
+        loop {
+            let Some(state) = log.staged() else { return Err(CommitError::Deleted) };
+            if state.first >= first && !purge.destroy {
+                return Ok((None, Receipt { ticket: log.last(), ..Receipt::default() }));
+            }
+            // Another caller may have let go of some of it since.
+            if state.first > from {
+                from = state.first.min(first);
+                entries = count(from);
+            }
+            let outcome = match purge.destroy {
+                // Nobody begins a transaction between this look and the delete.
+                true => self
+                    .delete_unless(log, state.version, purge.time, None, |inner| refused(inner.transactions)),
+                // A caller that asks for it may let go of what is damaged, too.
+                false => {
+                    let commit = Commit { trim: Some(first), time: purge.time, ..Commit::default() };
+                    self.commit_unless(log, state.version, &commit, None, |_| Ok(()))
+                }
+            };
+            if matches!(outcome, Err(CommitError::Conflict { .. })) {
+                continue;
+            }
+            let (name, bytes) = (log.name().to_vec(), first - from);
+            let purged = Purged { name, log: log.id(), first, bytes, entries, destroyed: purge.destroy };
+            return outcome.map(|receipt| (Some(purged), receipt));
+        }
     }
 
     /// Sees to it that segments nobody is going to need can be removed: they must not be written to, and two
@@ -194,13 +217,13 @@ impl Store {
         self.since(log, time).map_err(CommitError::from)
     }
 
-    /// Entries below an offset; those that damage took are not counted.
-    fn count_below(&self, log: &Arc<Log>, first: Offset) -> u64 {
+    /// Entries in a range of offsets; those that damage took are not counted.
+    fn count_entries(&self, log: &Arc<Log>, offsets: Range<Offset>) -> u64 {
         let (mut reader, mut count) = (self.reader(log), 0);
-        let mut entries = reader.entries(&Query::default());
+        let mut entries = reader.entries(&Query::from(Start::Offset(offsets.start)));
         loop {
             match entries.next() {
-                Some(Ok(entry)) if entry.offset < first => count += 1,
+                Some(Ok(entry)) if entry.offset < offsets.end => count += 1,
                 Some(Err(ReadError::Damaged(_))) => entries.resume(),
                 _ => return count,
             }
@@ -209,38 +232,13 @@ impl Store {
 
     /// Purges everything below an offset, also while others commit. What is damaged is left as it is.
     pub(crate) fn trim(&self, log: &Arc<Log>, first: Offset, time: Time) -> Result<Receipt, CommitError> {
-        self.trim_unless(log, first, time, Inner::check_whole)
-    }
-
-    fn trim_unless(
-        &self,
-        log: &Arc<Log>,
-        first: Offset,
-        time: Time,
-        refuse: impl Fn(&Inner) -> Result<(), CommitError>,
-    ) -> Result<Receipt, CommitError> {
         loop {
             let Some(state) = log.staged() else { return Err(CommitError::Deleted) };
             if state.first >= first {
                 return Ok(Receipt { ticket: log.last(), ..Receipt::default() });
             }
             let commit = Commit { trim: Some(first), time, ..Commit::default() };
-            match self.commit_unless(log, state.version, &commit, None, &refuse) {
-                Err(CommitError::Conflict { .. }) => {}
-                outcome => return outcome,
-            }
-        }
-    }
-
-    /// Deletes a log, unless a transaction is going to append to it.
-    fn destroy(&self, log: &Arc<Log>, time: Time) -> Result<Receipt, CommitError> {
-        loop {
-            let Some(state) = log.staged() else {
-                return Ok(Receipt { ticket: log.last(), ..Receipt::default() });
-            };
-            // Nobody begins one between this look and the delete.
-            let refuse = |inner: &Inner| refused(inner.transactions);
-            match self.delete_unless(log, state.version, time, None, refuse) {
+            match self.commit(log, state.version, &commit, None) {
                 Err(CommitError::Conflict { .. }) => {}
                 outcome => return outcome,
             }

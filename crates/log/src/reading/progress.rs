@@ -126,9 +126,14 @@ impl Progress {
         };
         let start = start.min(limit);
         self.part = source.part_at(start, &mut self.filter);
-        if matches!(query.start, Start::First | Start::Offset(_)) {
+        match query.start {
             // An offset that is asked for is there, was purged, or is missing.
-            self.filter.expect_first();
+            Start::First | Start::Offset(_) => self.filter.expect_first(),
+            // What comes from here on and is purged before it is read counts as skipped.
+            Start::Tail => {
+                source.tail(limit, query.uncommitted).into_iter().for_each(|tail| self.filter.expect(tail))
+            }
+            _ => {}
         }
         self.walk = Walk::at(source.view(), start, limit);
         Ok(())

@@ -315,6 +315,14 @@ impl Source {
         }
     }
 
+    /// Where the log ended when the store could be read up to `limit`, or later; `None` where that is not
+    /// known yet, in a process that is attached.
+    pub(crate) fn tail(&self, limit: Position, uncommitted: bool) -> Option<Offset> {
+        let is_known = self.context.access.known() >= limit;
+        let inner = self.log.lock();
+        is_known.then_some(if uncommitted { inner.tail } else { inner.tail_visible })
+    }
+
     /// How the log ended, for a reader that did not meet every entry in front of `position`.
     pub(crate) fn ended(&self, position: Position) -> Result<Option<Ended>, NotKnownYet> {
         self.context.ended(&self.log, position)

@@ -145,6 +145,11 @@ impl Filter {
         self.next = self.from;
     }
 
+    /// Lets the next entry begin at an offset or before it: else what lies between is a gap.
+    pub(crate) fn expect(&mut self, offset: Offset) {
+        self.next = offset;
+    }
+
     /// Expects offset 0 next, so that the next entry is reported as `Gap(0, its offset)`. For walks that do
     /// not go forwards.
     pub(crate) fn expect_nothing(&mut self) {

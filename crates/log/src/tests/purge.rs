@@ -2,8 +2,8 @@
 
 use super::store::{config, open, os, payload, small};
 use crate::{
-    Attached, CommitError, Durability, Ended, Fork, NewLogs, Options, Purge, Query, ReadError, Reader, Start,
-    Store,
+    Attached, Commit, CommitError, Durability, Ended, Fork, NewLogs, Options, Purge, Query, ReadError,
+    Reader, Start, Store,
 };
 use parking_lot::Mutex;
 use proptest::prelude::*;
@@ -42,6 +42,32 @@ fn a_purge_takes_a_prefix_counts_it_and_outlives_the_store() {
     store.close().unwrap();
     drop(store);
     assert_eq!(times(&open(directory.path(), os()), b"a").len(), 101);
+}
+
+/// Two callers that purge the same at once are told together what went, and not each of all.
+#[test]
+fn what_another_has_let_go_of_is_not_counted_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path(), Options { committer_thread: false, ..small() });
+    filled(&store, b"a", 10);
+    filled(&store, b"b", 10);
+    store.flush().unwrap();
+    let let_go = |name: &[u8], first| {
+        let log = store.find(name).unwrap();
+        let commit = Commit { trim: Some(first), ..Commit::default() };
+        store.commit(&log, log.staged().unwrap().version, &commit, None).unwrap();
+    };
+    // Nobody sees it yet, and yet it was another's.
+    let_go(b"a", 300);
+    let_go(b"b", 500);
+    let purged = store.purge(&Purge { count_entries: true, ..before(6) }).unwrap();
+    let [purged] = &purged[..] else { panic!("{purged:?}") };
+    assert_eq!((&purged.name[..], purged.bytes, purged.entries), (&b"a"[..], 200, Some(2)));
+    let log = store.find(b"a").unwrap();
+    store.delete(&log, log.staged().unwrap().version, 20, None).unwrap();
+    let purged = store.purge(&Purge { destroy: true, count_entries: true, ..Purge::default() }).unwrap();
+    let [purged] = &purged[..] else { panic!("{purged:?}") };
+    assert_eq!((&purged.name[..], purged.bytes, purged.entries), (&b"b"[..], 500, Some(5)));
 }
 
 #[test]
@@ -85,6 +111,28 @@ fn a_purge_frees_segments_and_readers_at_work_read_on() {
     assert_eq!(cursor.skipped_bytes(), missed * 100);
     let mut late = store.reader(&log);
     assert_eq!(late.entries(&Query::from(Start::Offset(5))).next().unwrap().unwrap().time, 1990);
+}
+
+/// Of a cursor that had met no entry before the first was purged.
+#[test]
+fn a_cursor_at_the_end_counts_what_came_and_went_before_it_looked() {
+    let directory = tempfile::tempdir().unwrap();
+    let stores = [Store::memory(small()).unwrap(), open(directory.path(), os())];
+    for store in stores {
+        filled(&store, b"a", 10);
+        let log = store.find(b"a").unwrap();
+        let mut cursor = store.reader(&log).follow(&Query::from(Start::Tail));
+        assert_eq!(cursor.next().unwrap(), None);
+        filled(&store, b"a", 2000);
+        store.purge(&Purge::default()).unwrap();
+        store.append(&log, b"left", 2001).unwrap();
+        let mut read = 0;
+        while let Some(entry) = cursor.next().unwrap() {
+            read += entry.data.len() as u64;
+        }
+        assert_eq!(cursor.skipped_bytes(), 2000 * 100 + 4 - read);
+        assert!(read < 200_000, "some segments were removed");
+    }
 }
 
 /// Segment files of a store, and the bytes they take.
