@@ -69,7 +69,8 @@ pub(crate) use files::{
     scan, segment, segment_file, settled, signal, times, verify,
 };
 pub(crate) use keeping::{
-    backup, checkpoint, expiry, known_damage, pace, purge, reclaim, recover, retention, settle, working,
+    backup, checkpoint, expiry, known_damage, pace, purge, reclaim, recover, replacing, retention, settle,
+    working,
 };
 pub(crate) use reading::{
     attach, back, cursor, follower, found, gather, maps, new_logs, place, presence, progress, query, read,

@@ -44,6 +44,7 @@ use crate::pace::Throttle;
 use crate::probes::Probes;
 use crate::reader::Reader;
 use crate::reclaim::Reclaim;
+use crate::replacing::Replacing;
 use crate::retention::{LogRetention, StoreRetention};
 use crate::segment::Segment;
 use crate::settle::settled_bytes;
@@ -111,7 +112,7 @@ pub(crate) struct MaintenanceLocks {
     /// Held while a segment is settled. It is taken before the other.
     pub(crate) settling: Mutex<()>,
     /// Held while a checkpoint is written, and while files are removed or replaced.
-    pub(crate) replacing: Mutex<()>,
+    pub(crate) replacing: Replacing,
 }
 
 /// Ends the committer with the store.

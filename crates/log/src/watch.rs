@@ -11,10 +11,10 @@ use std::sync::Arc;
 use thalweg_sync::contain::contain;
 
 /// Receives announcements, on the thread that makes something durable; in `os` and `memory` mode on the one
-/// that commits, before its call returns. It may look at every log, append and commit. It may not
-/// wait for what other threads do, nor write a checkpoint, call
-/// [`Store::maintain`](crate::Store::maintain) or close the store: the thread may be writing a checkpoint
-/// itself. One that panics is told nothing of it.
+/// that commits, before its call returns. It may look at every log, append, commit and purge. It may not wait
+/// for what other threads do. A checkpoint that it asks for, also by
+/// [`Store::maintain`](crate::Store::maintain), by closing the store or by a purge, is not written where the
+/// thread is writing one or compacting. A watcher that panics is not told of it.
 ///
 /// Several threads may tell it at once, and in another order than that in which things became visible: what
 /// is told says where to look, and not what there is to be seen.

@@ -74,7 +74,7 @@ impl Shared {
             return Ok(false);
         };
         // Nor is one removed meanwhile.
-        let _one_at_a_time = self.maintenance_locks.replacing.lock();
+        let Some(_one_at_a_time) = self.maintenance_locks.replacing.lock() else { return Ok(false) };
         let view = self.segments.latest();
         let (candidates, mut more) = self.candidates(&view, below);
         let mut found: BTreeMap<u32, Needed> = BTreeMap::new();

@@ -6,6 +6,7 @@
 //! known_damage       the damage that is known, and the logs that lost something by it
 //! expiry, retention  which logs are over, which entries are too many or too old, of one log or of all together
 //! purge, reclaim     letting go, and when its room is worth a checkpoint
+//! replacing          the lock of all that removes or replaces files
 //! live, removal      how many bytes of each segment are needed, and the end of one of which nothing is
 //! compact, settle    a segment written anew: without what nobody needs, or each log's bytes together
 //! working, pace      a file that is put in place whole, and the share of the time that writing it takes
@@ -27,6 +28,7 @@ pub(crate) mod purge;
 pub(crate) mod reclaim;
 pub(crate) mod recover;
 mod removal;
+pub(crate) mod replacing;
 pub(crate) mod retention;
 pub(crate) mod settle;
 pub(crate) mod working;

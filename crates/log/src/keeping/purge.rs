@@ -200,7 +200,7 @@ impl Store {
             };
         }
         if dead.any {
-            self.checkpoint_unless_under_way();
+            self.checkpoint_if_possible();
         }
         dead.any
     }
@@ -208,7 +208,7 @@ impl Store {
     fn remove_files(&self) {
         match self.durability() {
             Durability::Memory => self.shared.drop_dead_segments(),
-            Durability::Sync | Durability::Os => self.checkpoint_unless_under_way(),
+            Durability::Sync | Durability::Os => self.checkpoint_if_possible(),
         }
     }
 

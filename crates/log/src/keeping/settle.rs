@@ -119,8 +119,8 @@ impl Shared {
 
     /// Has a segment read as it is. Answers what stands in its place now.
     fn unsettle(&self, directory: &Path, segment: &Arc<Segment>) -> Arc<Segment> {
-        let _one_at_a_time = self.maintenance_locks.replacing.lock();
         let alone = Arc::new(segment.alone());
+        let Some(_one_at_a_time) = self.maintenance_locks.replacing.lock() else { return alone };
         // It may be gone by now, or another.
         if self.segments.find(segment.header.number).is_some_and(|same| Arc::ptr_eq(&same, segment)) {
             self.segments.add(alone.clone());
@@ -150,7 +150,7 @@ impl Shared {
             return Ok(());
         };
         // From here on it is not removed, or written anew.
-        let _one_at_a_time = self.maintenance_locks.replacing.lock();
+        let Some(_one_at_a_time) = self.maintenance_locks.replacing.lock() else { return Ok(()) };
         let same = self.segments.find(segment.header.number).filter(|same| same.header == segment.header);
         let Some(same) = same else { return Ok(()) };
         working.put_in_place()?;

@@ -297,9 +297,7 @@ impl Cursor {
     }
 
     /// The same for a task, in this process or an attached one. The waker may run its task at once, on the
-    /// thread that wakes it: the task may then append, commit and read, but not write a
-    /// [checkpoint](crate::Store::checkpoint), call [`Store::maintain`](crate::Store::maintain) or close the
-    /// store, since the thread may be writing a checkpoint itself.
+    /// thread that wakes it. The task may then do what a [watcher](crate::Watch) may.
     ///
     /// # Errors
     /// In a process that is attached: no thread could be started to wake it. The next call tries again.

@@ -2,6 +2,7 @@
 mod ahead;
 mod anew;
 mod backup;
+mod callbacks;
 mod compact;
 mod crafted;
 mod damage;

@@ -119,7 +119,9 @@ impl Shared {
 }
 
 impl Store {
-    /// Writes a checkpoint now and removes what it makes superfluous. Complexity: one record per log.
+    /// Writes a checkpoint now and removes what it makes superfluous. Does nothing on a thread that is writing
+    /// one already and was called back, as a watcher or a task that waited for a commit. Complexity: one
+    /// record per log.
     ///
     /// # Errors
     /// What the disk said; the previous checkpoints stay valid.
@@ -130,17 +132,15 @@ impl Store {
 
     /// The same for a caller that is in no hurry.
     pub(crate) fn checkpoint_throttled(&self) -> io::Result<()> {
-        let _one_at_a_time = self.shared.maintenance_locks.replacing.lock();
-        self.checkpoint_alone()
+        match self.shared.maintenance_locks.replacing.lock() {
+            Some(_one_at_a_time) => self.checkpoint_alone(),
+            None => Ok(()),
+        }
     }
 
-    /// A checkpoint for a caller that goes on without it: none is written while another is under way, and an
-    /// error of the disk is only logged.
-    pub(crate) fn checkpoint_unless_under_way(&self) {
-        let _waits = self.shared.throttle.hurry();
-        if let Some(_one_at_a_time) = self.shared.maintenance_locks.replacing.try_lock()
-            && let Err(error) = self.checkpoint_alone()
-        {
+    /// A checkpoint for a caller that goes on without it: an error of the disk is only logged.
+    pub(crate) fn checkpoint_if_possible(&self) {
+        if let Err(error) = self.checkpoint() {
             tracing::warn!(%error, "cannot write a checkpoint: files that nobody needs stay for now");
         }
     }
