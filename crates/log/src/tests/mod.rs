@@ -23,6 +23,7 @@ mod query;
 mod reader;
 mod reclaim;
 mod refusals;
+mod reopen;
 mod reserve;
 mod resting;
 mod segment_tail;
