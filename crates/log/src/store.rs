@@ -290,7 +290,7 @@ pub struct Stats {
     pub live_bytes: u64,
     /// Bytes of segments removed since the store was opened.
     pub freed_bytes: u64,
-    /// Batches that the disk had no room for since then.
+    /// Batches since then that no segment could be begun for: the disk had no room, or refused otherwise.
     pub failures: u64,
     /// Transactions under way, counted once per log they are going to append to.
     pub transactions: u64,
@@ -373,6 +373,8 @@ impl Store {
     ///
     /// # Errors
     /// [`CommitError::Failed`]: the store failed before that, and nobody is told anything any more.
+    /// [`CommitError::NoTicket`] when nothing reaches as far: the ticket is another store's, or what a crash
+    /// took.
     pub fn wait_for(&self, ticket: Position, watcher: Option<WatcherId>) -> Result<Position, CommitError> {
         if self.durability() != Durability::Sync || ticket <= self.shared.control.durable() {
             return Ok(0);
@@ -384,6 +386,10 @@ impl Store {
         }
         if let Some(why) = &writer.failure {
             return Err(CommitError::Failed(why.clone()));
+        }
+        let last = writer.staged_end();
+        if ticket > last {
+            return Err(CommitError::NoTicket { ticket, last });
         }
         writer.next_group.waiting |= watcher.map_or(0, WatcherId::bit);
         Ok(ticket)

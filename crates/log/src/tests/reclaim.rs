@@ -77,6 +77,24 @@ fn kept(store: &Store, name: &[u8]) -> u64 {
     state.tail - state.first
 }
 
+/// Housekeeping writes batches of its own, which are nobody's commits.
+#[test]
+fn what_housekeeping_writes_is_not_counted_as_a_commit() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = super::store::open(directory.path(), super::store::os());
+    let log = store.log(b"a").unwrap();
+    store.append(&log, b"one", 1).unwrap();
+    store.checkpoint().unwrap();
+    let (before, end) = (store.stats(), store.staged_end());
+    store.shared.make_room().unwrap();
+    assert!(store.staged_end() > end, "a mark was written");
+    let after = store.stats();
+    assert_eq!((after.batches, after.batch_bytes), (before.batches, before.batch_bytes));
+    store.append(&log, b"two", 2).unwrap();
+    let after = store.stats();
+    assert_eq!((after.batches, after.entries), (before.batches + 1, before.entries + 1));
+}
+
 #[test]
 fn a_bounded_store_keeps_most_of_its_bound_and_its_files_stay_near_it() {
     const BOUND: u64 = 20_000_000;

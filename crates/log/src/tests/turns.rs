@@ -49,6 +49,18 @@ fn store(path: &std::path::Path, options: Options, sync_ns: u64) -> Store {
 }
 
 #[test]
+fn nobody_is_told_of_a_ticket_that_no_commit_has() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = store(directory.path(), Options { committer_thread: false, ..small() }, QUICK_NS);
+    let (_, watcher) = in_turns(&store);
+    let last = create(&store, b"a", watcher).ticket;
+    assert_eq!(store.wait_for(last, Some(watcher)), Ok(last));
+    let ticket = last + 1;
+    assert_eq!(store.wait_for(ticket, Some(watcher)), Err(CommitError::NoTicket { ticket, last }));
+    assert_eq!(store.persist(ticket), Err(CommitError::NoTicket { ticket, last }));
+}
+
+#[test]
 fn the_end_of_a_turn_makes_its_commits_durable_in_one_group() {
     let directory = tempfile::tempdir().unwrap();
     let store = store(directory.path(), Options { committer_thread: false, ..small() }, QUICK_NS);

@@ -321,6 +321,7 @@ impl Shared {
         let mode = WriteMode::of(self.options.durability, carried && !batch.says_places());
         let mut writer = self.writer.lock();
         let placed = writer.append(batch, mode)?;
+        writer.tally.count(batch.entries, &placed);
         *writer.live_bytes.entry(crate::segment_of(placed.start)).or_default() += payload_bytes;
         if writer.ahead.is_wanted() {
             writer.wake_committer();

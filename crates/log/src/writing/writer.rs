@@ -97,13 +97,22 @@ pub(crate) struct Tally {
     pub(crate) purged_bytes: u64,
     /// Bytes of segments removed.
     pub(crate) freed_bytes: u64,
-    /// Batches written, and the bytes they took.
+    /// Batches of commits written, and the bytes they took.
     pub(crate) batches: u64,
     pub(crate) batch_bytes: u64,
     /// Entries written.
     pub(crate) entries: u64,
     /// Batches refused by the disk.
     pub(crate) failures: u64,
+}
+
+impl Tally {
+    /// Counts the batch of a commit, once it is written.
+    pub(crate) fn count(&mut self, entries: u64, placed: &Placed) {
+        self.batches += 1;
+        self.batch_bytes += u64::from(placed.bytes);
+        self.entries += entries;
+    }
 }
 
 impl Writer {
@@ -194,12 +203,9 @@ impl Writer {
         }
         self.bring_in(length);
         if batch.entries > 0 {
-            self.tally.entries += batch.entries;
             self.note_times(&batch.times);
         }
-        self.tally.batches += 1;
         self.next_group.batches += 1;
-        self.tally.batch_bytes += size;
         let start = self.staged_end();
         self.place(batch, (length, touched), mode).map_err(|error| self.fail(&error))?;
         let end = self.staged_end();
