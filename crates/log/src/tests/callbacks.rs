@@ -55,7 +55,12 @@ fn within_a_checkpoint(call: fn(&Store)) -> (tempfile::TempDir, Store) {
     store.commit(&log, version, &super::store::payload(b"more"), watcher).unwrap();
     let (done, ended) = channel();
     let same = store.clone();
-    std::thread::spawn(move || done.send(same.checkpoint()));
+    std::thread::spawn(move || {
+        let written = same.checkpoint();
+        // The directory is free once the last clone is gone.
+        drop(same);
+        done.send(written)
+    });
     ended.recv_timeout(PATIENCE).expect("the thread waits for itself").unwrap();
     assert!(watch.store.lock().is_none(), "it was told");
     (directory, store)
