@@ -20,22 +20,35 @@
 //! group (`writing/committer.rs`), and is then visible. The byte layout is in `files/format.rs`, the proof of
 //! where a log ends in `files/scan.rs`.
 //!
-//! Four folders, each with a list of its files in its `mod.rs`: `writing/`, the way in; `reading/`, the way
-//! out; `keeping/`, what is done about what is there; `files/`, the bytes of each file. Beside them:
+//! The code lies in four folders, in three layers, of which `writing/` and `reading/` are the middle one. A
+//! folder names only those of lower layers, which `cargo xtask tidy` checks; each has a list of its files in
+//! its `mod.rs`:
 //!
 //! ```text
-//! store, open        a store and its life; how it is opened, and with which options
+//! files/     the bytes of each file: how they are laid out, mapped, and proved to stand
+//! writing/   the way in: from a commit to the newest segment, and durable
+//! reading/   the way out: from segments to a reader
+//! keeping/   what is done about what is there: let go, written anew, noted down, recovered, copied
+//! ```
+//!
+//! Beside the folders is what all of them are about, the logs, and what is made of them, a store:
+//!
+//! ```text
+//! log, uncommon       one log: its staged and its visible view; what few logs have
+//! catalogue, names    the logs by name; the same in order, for listings
+//! fork, fork_needs    logs whose first bytes are another log's; what a log keeps for its forks
+//! extents, places     where a log's payload lies; batches that say where earlier ones lie, to bound memory
+//! watch               who is told when something becomes durable
+//! options, error, words   how a store is opened; what can go wrong; the word by which each language tells it
+//! store, open         a store and its life; how it is opened
+//! attach              a store that another process writes, for reading
 //! any_store, closable a store of this process or of another; one that is closed under its handles
-//! catalogue, names   the logs by name; the same in order, for listings
-//! log, uncommon      one log: its staged and its visible view; what few logs have
-//! fork, fork_needs   logs whose first bytes are another log's; what a log keeps for its forks
-//! extents, places    where a log's payload lies; batches that say where earlier ones lie, to bound memory
-//! watch              who is told when something becomes durable
-//! error, words       what can go wrong; the word by which each language tells it
+//! probes, fuzzing     where tests look in; what the fuzz targets call
 //! ```
 #![deny(unsafe_code)]
 
 mod any_store;
+mod attach;
 mod catalogue;
 mod closable;
 mod error;
@@ -65,16 +78,13 @@ mod tests;
 
 // Paths within the crate leave the folder out.
 pub(crate) use files::{
-    control, file_names, final_end, format, index, layout, mapping, needed_segments, parse, plausible, runs,
-    scan, segment, segment_file, settled, signal, times, verify,
+    checkpoint, control, file_names, final_end, format, index, layout, mapping, needed_segments, pace, parse,
+    plausible, runs, scan, segment, segment_file, settled, signal, slice, times, verify, view, working,
 };
-pub(crate) use keeping::{
-    backup, checkpoint, expiry, known_damage, pace, purge, reclaim, recover, replacing, retention, settle,
-    working,
-};
+pub(crate) use keeping::{backup, expiry, known_damage, purge, reclaim, recover, replacing, retention};
 pub(crate) use reading::{
-    attach, back, cursor, follower, found, gather, maps, new_logs, place, presence, progress, query, read,
-    reader, records, route, source, view, walk, warm,
+    back, cursor, found, gather, maps, new_logs, place, progress, query, read, reader, records, route,
+    source, walk, warm,
 };
 pub(crate) use writing::{
     ahead, append, batch, commit, committer, groups, packing, reserve, segment_tail, sizes, spare, spin_lock,

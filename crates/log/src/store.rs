@@ -13,7 +13,7 @@
 //!   rotate                                     writing/writer.rs
 //!   since since_behind                         reading/since.rs
 //!   purge purge_written                        keeping/purge.rs
-//!   checkpoint                                 keeping/checkpoint.rs
+//!   checkpoint                                 keeping/write_checkpoint.rs
 //!   backup                                     keeping/backup.rs
 //! for servers
 //!   create commit delete                       writing/commit.rs
@@ -47,7 +47,6 @@ use crate::reclaim::Reclaim;
 use crate::replacing::Replacing;
 use crate::retention::{LogRetention, StoreRetention};
 use crate::segment::Segment;
-use crate::settle::settled_bytes;
 use crate::source::{ReadContext, StoreAccess};
 use crate::view::Segments;
 use crate::watch::{Watch, Watchers};
@@ -100,7 +99,7 @@ pub(crate) struct Shared {
     /// Starting positions of the checkpoints on disk, oldest first.
     pub(crate) checkpoints: Mutex<Vec<Position>>,
     pub(crate) known_damage: KnownDamage,
-    /// Damage that may have taken logs nobody can name: no log is created beside it.
+    /// Damage that may have taken logs whose names are lost: no log is created beside it.
     pub(crate) unnamed: Option<Damage>,
     pub(crate) group_meters: GroupMeters,
     pub(crate) probes: Probes,
@@ -145,7 +144,7 @@ impl Guard {
     }
 
     /// Ends the committer; whether it has ended. The committer itself may be the last to have the store,
-    /// while it tells somebody of what is durable: it ends behind that.
+    /// while it tells a watcher of what is durable: it ends behind that.
     fn stop(&self) -> bool {
         self.shared.writer.lock().closed = true;
         self.shared.work.notify_all();
@@ -249,7 +248,7 @@ impl Shared {
 }
 
 fn mapped_bytes(segments: &Segments) -> u64 {
-    let of_each = |segment: &Arc<Segment>| u64::from(segment.region().capacity()) + settled_bytes(segment);
+    let of_each = |segment: &Arc<Segment>| u64::from(segment.region().capacity()) + segment.settled_bytes();
     segments.latest().all().iter().map(of_each).sum()
 }
 
@@ -343,7 +342,7 @@ impl Store {
         self.shared.catalogue.visit(visitor);
     }
 
-    /// Registers somebody who is told what becomes durable; `None` when 32 are registered.
+    /// Registers a watcher, which is told what becomes durable; `None` when 32 are registered.
     pub fn watcher(&self, watch: Arc<dyn Watch>) -> Option<WatcherId> {
         self.shared.watchers.add(watch)
     }
@@ -372,7 +371,7 @@ impl Store {
     /// the ticket, or 0 if it is durable already.
     ///
     /// # Errors
-    /// [`CommitError::Failed`]: the store failed before that, and nobody is told anything any more.
+    /// [`CommitError::Failed`]: the store failed before that, and no watcher is told anything any more.
     /// [`CommitError::NoTicket`] when nothing reaches as far: the ticket is another store's, or what a crash
     /// took.
     pub fn wait_for(&self, ticket: Position, watcher: Option<WatcherId>) -> Result<Position, CommitError> {
@@ -513,7 +512,7 @@ impl Store {
     pub fn release(&self, keep: usize) {
         let shared = &self.shared;
         shared.segments.release(keep);
-        // What waits for a sync is kept by that too.
+        // What waits for a sync would keep the memory, too.
         for sealed in &mut shared.writer.lock().next_group.sealed {
             if let Some(same) = shared.segments.find(sealed.header.number) {
                 *sealed = same;

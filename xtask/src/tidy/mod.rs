@@ -1,9 +1,10 @@
 //! `cargo xtask tidy`: the rules of the house as a test. Reads the sources as text through a small tokenizer
-//! (`source`), judges them line by line (`rules`), and judges the Cargo.toml files (`arrows`, `licences`)
-//! and the tables of the pages (`tables`).
+//! (`source`), judges them line by line (`rules`) and by what each folder names of others (`folders`), and
+//! judges the Cargo.toml files (`arrows`, `licences`) and the tables of the pages (`tables`).
 //! Every rule has a good and a bad snippet beside it, so a rule that stopped biting fails its own test.
 
 mod arrows;
+mod folders;
 mod licences;
 mod orphans;
 mod rules;
@@ -62,6 +63,7 @@ pub(crate) fn run() -> Outcome {
         }
         findings.extend(found);
     }
+    findings.extend(folders::check(&sources));
     for finding in &findings {
         eprintln!("  {}: {}", finding.place, finding.rule);
     }

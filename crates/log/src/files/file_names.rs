@@ -4,7 +4,21 @@
 
 use crate::final_end::LOCK_NAME;
 use crate::working::Working;
-use crate::{checkpoint, control, reserve, segment, settled, signal, spare};
+use crate::{checkpoint, control, segment, settled, signal};
+
+/// Room that is held back.
+pub(crate) const RESERVE: &str = "reserve";
+const SPARE_PREFIX: &str = "spare-";
+
+/// The next segment's file, until it is full of zeros.
+pub(crate) fn spare(number: u32) -> String {
+    format!("{SPARE_PREFIX}{number:010}")
+}
+
+fn is_spare(name: &str) -> bool {
+    let number = name.strip_prefix(SPARE_PREFIX).filter(|digits| digits.len() == 10);
+    number.is_some_and(|digits| digits.parse::<u32>().is_ok())
+}
 
 /// What marks a store, in the order in which they go.
 pub(crate) const MARKS: [&str; 2] = [control::FILE_NAME, LOCK_NAME];
@@ -16,14 +30,14 @@ pub(crate) fn is_ours(name: &str) -> bool {
 
 /// Whether it is the name of a file that an earlier opening left unfinished.
 pub(crate) fn is_leftover(name: &str) -> bool {
-    spare::number_of(name).is_some() || Working::target_of(name).is_some_and(is_placed)
+    is_spare(name) || Working::target_of(name).is_some_and(is_placed)
 }
 
 fn is_placed(name: &str) -> bool {
     segment::number_of(name).is_some()
         || settled::number_of(name).is_some()
         || checkpoint::start_of(name).is_some()
-        || [reserve::FILE_NAME, signal::FILE_NAME].contains(&name)
+        || [RESERVE, signal::FILE_NAME].contains(&name)
         || MARKS.contains(&name)
 }
 

@@ -3,8 +3,12 @@
 //! ```text
 //! format, layout     batches and frames; the same as numbers, for readers in other languages
 //! segment            a segment's file or memory, mapped, and how far it is verified
+//! view               which segments there are, as readers see it
 //! segment_file       a segment's file, for a caller that looks through all of it
+//! checkpoint         the catalogue and the extents as of a position
 //! mapping            every map of a file, and why its bytes may be borrowed: the crate's unsafe code
+//! slice              bytes of a map that are lent out
+//! working, pace      a file that is put in place whole, and the share of the time that writing it takes
 //! file_names         which of the files in a directory are a store's
 //! final_end          how far the files of a store that another process may write can be looked at
 //! scan               walking batches: the proof of where a log ends
@@ -18,6 +22,7 @@
 //!
 //! Knows no callers and, `verify` and `parse` aside, decides nothing: it tells its caller what is wrong.
 
+pub(crate) mod checkpoint;
 pub(crate) mod control;
 pub(crate) mod file_names;
 pub(crate) mod final_end;
@@ -27,6 +32,7 @@ pub(crate) mod layout;
 #[expect(unsafe_code, reason = "what other processes do to a mapped file is no type's to prove")]
 pub(crate) mod mapping;
 pub(crate) mod needed_segments;
+pub(crate) mod pace;
 pub(crate) mod parse;
 pub(crate) mod plausible;
 pub(crate) mod runs;
@@ -35,5 +41,8 @@ pub(crate) mod segment;
 pub(crate) mod segment_file;
 pub(crate) mod settled;
 pub(crate) mod signal;
+pub(crate) mod slice;
 pub(crate) mod times;
 pub(crate) mod verify;
+pub(crate) mod view;
+pub(crate) mod working;

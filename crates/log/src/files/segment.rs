@@ -208,6 +208,11 @@ impl Segment {
         self.settled.get()
     }
 
+    /// Bytes of that file.
+    pub(crate) fn settled_bytes(&self) -> u64 {
+        self.settled_file().map_or(0, |settled| settled.held_bytes())
+    }
+
     /// Has it read from there from now on. Nothing, if there is one already.
     pub(crate) fn settle(&self, settled: Arc<Settled>) {
         let _ = self.settled.set(settled);
@@ -228,7 +233,7 @@ impl Segment {
         self.copied.set(0, 0);
     }
 
-    /// Bytes of memory that the time index may take, if somebody made one.
+    /// Bytes of memory that the time index may take, if there is one.
     pub(crate) fn index_bytes(&self) -> u64 {
         self.index.get().map_or(0, |index| index.place().1 as u64)
     }
@@ -306,7 +311,7 @@ impl Segment {
     /// Where in the file the batches of an extent are.
     ///
     /// # Errors
-    /// They are not there, because they are gone or because nobody can say where they are.
+    /// They are not there, because they are gone or because it is unknown where they are.
     pub(crate) fn bytes_of(&self, extent: &Extent) -> Result<Range<u32>, ReadError> {
         let places = extent.bytes();
         match self.runs().bytes_of(places.clone()) {
@@ -354,7 +359,7 @@ impl Segment {
         &self.region
     }
 
-    /// A map of its own for somebody who may store to it: that stays there. `None` of a segment in memory.
+    /// A map of its own for a caller that may store to it: that stays there. `None` of a segment in memory.
     pub(crate) fn map_apart(&self) -> io::Result<Option<Map>> {
         let length = self.region.capacity() as usize;
         self.file.as_ref().map(|file| file.map_apart(length)).transpose()
@@ -392,7 +397,7 @@ impl Segment {
         file.write_at(bytes, at.into())
     }
 
-    /// Writes zeros over bytes that nobody has written, which brings in their pages.
+    /// Writes zeros over bytes that were never written, which brings in their pages.
     pub(crate) fn blank(&self, from: u32, to: u32) -> io::Result<()> {
         self.file.as_ref().map_or(Ok(()), |file| file.write_zeros(u64::from(to - from), from.into()))
     }

@@ -4,7 +4,7 @@
 //! Purpose: what was purged, deleted or expired goes whole segments at a time
 //! ([`checkpoint`](crate::checkpoint)); what is left lies scattered among what is not. When it is worth a
 //! look [`reclaim`](crate::reclaim) says. A compacted segment has the same number, and every batch that is
-//! needed has the place it always had, so that nobody who knows a place has to be told; but in the file they
+//! needed has the place it always had, so that no holder of a place has to be told; but in the file they
 //! lie side by side, however small they are and whatever lay between them, and a table says where each run of
 //! them stood ([`runs`]).
 //!
@@ -61,13 +61,18 @@ type Chosen = BTreeMap<u32, (Arc<Segment>, Vec<PlaceRange>)>;
 
 /// What is left of a segment.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Left {
+struct CompactedLayout {
     /// The runs as the new file has them, and where each begins in the old one.
     runs: Vec<(Run, u32)>,
     end: End,
 }
 
 impl Shared {
+    /// A file that is written in housekeeping's share of the time, `buffer_bytes` bytes at once.
+    pub(crate) fn paced(&self, file: File, buffer_bytes: usize) -> PacedFile<'_> {
+        PacedFile::new(file, buffer_bytes, &self.throttle, self.options.rest_parts)
+    }
+
     /// Compacts what is worth it, a bounded part of it. `true`: there is more to do.
     pub(crate) fn compact(&self) -> io::Result<bool> {
         let (Some(directory), Some(below)) = (&self.directory, self.compacts_below()) else {
@@ -119,7 +124,7 @@ impl Shared {
         replays.filter(|_| whole && kept).map(segment_of)
     }
 
-    /// The segments below one that may hold enough of what nobody needs, as far as their payload tells, a
+    /// The segments below one that may hold enough of what no log needs, as far as their payload tells, a
     /// bounded number of those that need least; and whether there are more. One of which nothing is needed
     /// goes whole.
     fn candidates(&self, view: &View, below: u32) -> (BTreeSet<u32>, bool) {
@@ -194,7 +199,7 @@ impl Shared {
             let number = segment_of(extent.position);
             match unfolder.unfold(log, &extent) {
                 Ok(unfolded) => unfolded.for_each(|one| visit(number, one.bytes())),
-                // Where nobody says, all of it may be needed.
+                // Where nothing says which, all of it may be needed.
                 Err(_) => visit(number, extent.bytes()),
             }
         }
@@ -277,9 +282,9 @@ impl Needed {
 }
 
 /// What is left of a segment's batches; `None` if it does not read as it was written.
-fn plan(segment: &Segment, needed: &[PlaceRange]) -> Option<Left> {
+fn plan(segment: &Segment, needed: &[PlaceRange]) -> Option<CompactedLayout> {
     let mut scan = segment.scan(SEGMENT_HEADER_BYTES, u32::MAX, Some(segment.header.previous));
-    let (mut left, mut byte, mut next) = (Left::default(), SEGMENT_HEADER_BYTES, 0);
+    let (mut left, mut byte, mut next) = (CompactedLayout::default(), SEGMENT_HEADER_BYTES, 0);
     loop {
         let batch = match scan.step() {
             Step::Batch(batch) => batch,
@@ -303,7 +308,7 @@ fn plan(segment: &Segment, needed: &[PlaceRange]) -> Option<Left> {
     }
 }
 
-impl Left {
+impl CompactedLayout {
     fn file_bytes(&self) -> u64 {
         let batches: u64 = self.runs.iter().map(|(run, _)| u64::from(run.bytes)).sum();
         u64::from(SEGMENT_HEADER_BYTES)

@@ -1,9 +1,9 @@
 //! The lock of whatever removes or replaces files: checkpoints, compaction, removal, the end of settling.
 //!
-//! Purpose: one thread at a time does that. While it does, it makes commits durable, and so tells watchers and
-//! wakes tasks. These run on the same thread, and may purge or ask for a checkpoint in their turn: the thread
-//! would wait for itself. Such a caller is refused instead, and leaves the work to the one that is under way,
-//! or to the next housekeeping. *Checked by* the tests of callbacks (`tests/callbacks.rs`).
+//! Purpose: one thread at a time does that. While it does, it makes commits durable, and so tells watchers
+//! and wakes tasks. These run on the same thread, and may purge or ask for a checkpoint in their turn: the
+//! thread would wait for itself. Such a caller is refused instead, and leaves the work to the one that is
+//! under way, or to the next housekeeping. *Checked by* the tests of callbacks (`tests/callbacks.rs`).
 
 use parking_lot::{ReentrantMutex, ReentrantMutexGuard};
 use std::cell::Cell;

@@ -187,12 +187,7 @@ fn follower<'v>(view: &'v View, segment: &Segment) -> Option<&'v SegmentHeader> 
 
 /// Bytes of segments and of what is settled of them.
 fn held_bytes(view: &View) -> u64 {
-    view.all().iter().map(|segment| segment.header.held_bytes() + settled_bytes(segment)).sum()
-}
-
-/// Bytes of what is settled of a segment.
-pub(crate) fn settled_bytes(segment: &Arc<Segment>) -> u64 {
-    segment.settled_file().map_or(0, |settled| settled.held_bytes())
+    view.all().iter().map(|segment| segment.header.held_bytes() + segment.settled_bytes()).sum()
 }
 
 /// Whether most of what a log has in a segment would be copied, record by record.

@@ -5,29 +5,24 @@
 //! search             how much of the time index a search would have to make first
 //! reader, cursor     the entries of a log, once or for as long as more come; back: the newest first
 //! gather             entries in columns; place: one entry again, by where it lies
-//! source, view       where a reader's entries come from: words, the list of segments, what a log inherits
+//! source             where a reader's entries come from: words, the list of segments, what a log inherits
 //! walk, progress     which entries a query takes, and how far a reader has come
 //! found, records     one entry in mapped bytes; the records of an extent
 //! read, route, warm  payload by offset: borrowed or copied, settled or not; what a read would have to wait for
 //! new_logs           which logs are new
-//! attach, follower   a store that another process writes, and the thread that sleeps for this process's tasks
-//! presence           whether such a store is still at its path
 //! maps               the segments' maps, for readers in languages of their own
 //! ```
 //!
 //! Changes nothing in the store. Only damage that a read finds is noted
 //! ([`known_damage`](crate::known_damage)).
 
-pub(crate) mod attach;
 pub(crate) mod back;
 pub(crate) mod cursor;
-pub(crate) mod follower;
 pub(crate) mod found;
 pub(crate) mod gather;
 pub(crate) mod maps;
 pub(crate) mod new_logs;
 pub(crate) mod place;
-pub(crate) mod presence;
 pub(crate) mod progress;
 pub(crate) mod query;
 pub(crate) mod read;
@@ -37,6 +32,5 @@ pub(crate) mod route;
 pub(crate) mod search;
 pub(crate) mod since;
 pub(crate) mod source;
-pub(crate) mod view;
 pub(crate) mod walk;
 pub(crate) mod warm;

@@ -130,9 +130,10 @@ impl Progress {
             // An offset that is asked for is there, was purged, or is missing.
             Start::First | Start::Offset(_) => self.filter.expect_first(),
             // What comes from here on and is purged before it is read counts as skipped.
-            Start::Tail => {
-                source.tail(limit, query.uncommitted).into_iter().for_each(|tail| self.filter.expect(tail))
-            }
+            Start::Tail => source
+                .tail(limit, query.uncommitted)
+                .into_iter()
+                .for_each(|tail| self.filter.expect_up_to(tail)),
             _ => {}
         }
         self.walk = Walk::at(source.view(), start, limit);

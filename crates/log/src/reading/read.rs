@@ -11,6 +11,7 @@ use crate::places::{Unfolder, listing_of};
 use crate::records::{each_record, nothing_holds};
 use crate::route::{Leg, Route};
 use crate::segment::{Segment, file_name};
+use crate::slice::Slice;
 use crate::store::Store;
 use crate::view::View;
 use crate::{LogId, Offset, segment_of};
@@ -77,18 +78,6 @@ impl std::ops::Deref for ReadPiece {
 impl std::borrow::Borrow<[u8]> for ReadPiece {
     fn borrow(&self) -> &[u8] {
         &self.bytes
-    }
-}
-
-/// Published bytes that keep their map.
-pub(crate) struct Slice {
-    pub(crate) region: Arc<Region>,
-    pub(crate) range: Range<u32>,
-}
-
-impl AsRef<[u8]> for Slice {
-    fn as_ref(&self) -> &[u8] {
-        self.region.bytes(self.range.clone())
     }
 }
 

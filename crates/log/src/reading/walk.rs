@@ -14,7 +14,7 @@ use crate::segment::Readable;
 use crate::view::View;
 use crate::{LogId, Offset, Position, Time, place_of, position, segment_of};
 
-/// An offset that nobody expects: the next entry may begin anywhere.
+/// No offset in particular is expected: the next entry may begin anywhere.
 const ANYWHERE: Offset = Offset::MAX;
 /// After this many bytes of other logs' batches a walk asks the extents where its own log goes on.
 const FOREIGN_BYTES_MAX: u32 = 256 << 10;
@@ -146,7 +146,7 @@ impl Filter {
     }
 
     /// Lets the next entry begin at an offset or before it: else what lies between is a gap.
-    pub(crate) fn expect(&mut self, offset: Offset) {
+    pub(crate) fn expect_up_to(&mut self, offset: Offset) {
         self.next = offset;
     }
 

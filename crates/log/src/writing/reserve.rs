@@ -1,4 +1,4 @@
-//! Room that is set aside, so that a store whose disk is full can let go of what nobody needs.
+//! Room that is set aside, so that a store whose disk is full can let go of what no log needs.
 //!
 //! Purpose: what is let go gives its room back behind two checkpoints. Those take room themselves, and so
 //! does a segment that says what was let go. So a file in which nothing ever is holds some of the disk back:
@@ -14,13 +14,13 @@
 //! housekeeping. *Checked by* its own tests and by the crash simulation, whose disk fills.
 
 use crate::error::is_full;
+use crate::file_names::RESERVE;
 use crate::options::PAGE_BYTES;
 use crate::store::Shared;
 use std::io;
 use std::path::{Path, PathBuf};
 use thalweg_sys::disk::{Allocation, Disk};
 
-pub(crate) const FILE_NAME: &str = "reserve";
 /// What checkpoints of a small store and a few small segments take.
 const BYTES_MIN: u64 = if cfg!(test) { 16 << 10 } else { 128 << 10 };
 /// Less is not set aside.
@@ -39,7 +39,7 @@ pub(crate) struct Reserve {
 impl Reserve {
     /// What was set aside when the store was last open.
     pub(crate) fn found(disk: &Disk, directory: Option<&Path>) -> Reserve {
-        let place = directory.map(|directory| (disk.clone(), directory.join(FILE_NAME)));
+        let place = directory.map(|directory| (disk.clone(), directory.join(RESERVE)));
         let mut reserve = Reserve { place, held_bytes: 0, wanted_bytes: BYTES_MIN, lent: false };
         reserve.held_bytes = reserve.length();
         reserve
@@ -85,7 +85,7 @@ impl Reserve {
         self.is_whole()
     }
 
-    /// Gives the room up for somebody who lets go of something. Whether there was any.
+    /// Gives the room up for a caller that lets go of something. Whether there was any.
     pub(crate) fn lend(&mut self) -> bool {
         if self.held_bytes == 0 {
             return false;

@@ -10,6 +10,7 @@
 //! behind; only one is begun for each segment.
 
 use crate::error::is_full;
+use crate::file_names;
 use crate::options::Durability;
 use crate::pace::rest;
 use crate::segment;
@@ -26,12 +27,6 @@ const STEP_BYTES: u32 = if cfg!(test) { 4096 } else { 1 << 20 };
 /// Zeros that one call writes: the kernel keeps a file in pieces as large, and marks all of one dirty that a
 /// store touches.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
-
-const PREFIX: &str = "spare-";
-
-pub(crate) fn number_of(name: &str) -> Option<u32> {
-    name.strip_prefix(PREFIX).filter(|digits| digits.len() == 10)?.parse().ok()
-}
 
 /// What a segment is begun for: it decides whether a full disk may lend the reserve to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,7 +60,7 @@ pub(crate) struct Filling {
 impl Filling {
     fn begin(order: Order) -> io::Result<Filling> {
         let Order { disk, directory, number, capacity } = order;
-        let name = format!("{PREFIX}{number:010}");
+        let name = file_names::spare(number);
         let path = directory.join(&name);
         let _ = disk.unlink(&path);
         let file = disk.create(&path)?;

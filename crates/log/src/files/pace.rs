@@ -4,7 +4,6 @@
 //! step took. So the work has the same share on a disk of any speed. A caller that waits for the work
 //! *hurries* it: meanwhile no thread rests. *Checked by* the tests below.
 
-use crate::store::Shared;
 use parking_lot::{Condvar, Mutex};
 use std::io;
 use std::time::{Duration, Instant};
@@ -106,13 +105,6 @@ impl<'l> PacedFile<'l> {
         self.flush()?;
         self.file.sync_data()?;
         Ok((self.file, self.at))
-    }
-}
-
-impl Shared {
-    /// A file that is written in housekeeping's share of the time, `buffer_bytes` bytes at once.
-    pub(crate) fn paced(&self, file: File, buffer_bytes: usize) -> PacedFile<'_> {
-        PacedFile::new(file, buffer_bytes, &self.throttle, self.options.rest_parts)
     }
 }
 

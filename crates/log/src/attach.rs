@@ -10,20 +10,23 @@
 //! name. Readers need none of that: they walk the segments up to the visible end. This process verifies every
 //! checksum itself, once; what the writer's process verified does not count here.
 
+mod follower;
+mod presence;
+
 use crate::control::{self, Control};
 use crate::error::{Damage, OpenError, ReadError, Touched};
-use crate::follower::Follower;
 use crate::format::SEGMENT_HEADER_BYTES;
 use crate::log::Log;
 use crate::open::absolute;
-use crate::presence::Presence;
 use crate::reader::Reader;
 use crate::recover::{Recovery, is_missing, missing_segment};
 use crate::segment::{self, Segment};
 use crate::source::{ReadContext, StoreAccess, unlisted};
 use crate::view::{Segments, View};
 use crate::{Position, Time, position, segment_of, signal};
+use follower::Follower;
 use parking_lot::{Mutex, MutexGuard};
+use presence::Presence;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -78,7 +81,7 @@ impl Attached {
     /// else is only read. The store is looked for where `directory` is now, wherever the process goes later.
     ///
     /// # Errors
-    /// [`OpenError`]; [`OpenError::NotAStore`] when nobody ever opened a store there.
+    /// [`OpenError`]; [`OpenError::NotAStore`] when no store was ever opened there.
     pub fn open(disk: &Disk, directory: &Path) -> Result<Attached, OpenError> {
         let directory = &absolute(directory)?;
         let mut attempt = 0;

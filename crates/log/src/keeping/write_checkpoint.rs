@@ -5,8 +5,7 @@
 //! needed when it began: what is let go while it is written may be in its records. *Checked by* the crash
 //! simulation, and by the tests of reclaiming.
 
-use super::format::{encode_header, encode_log};
-use super::{KEPT, file_name};
+use crate::checkpoint::{KEPT, encode_header, encode_log, file_name};
 use crate::log::Log;
 use crate::pace::PacedFile;
 use crate::store::{Shared, Store};
@@ -24,7 +23,7 @@ struct Written {
     start: Position,
     bytes: u64,
     records: u64,
-    /// Segments that none of its records speaks of: nobody needed them any more when it began.
+    /// Segments that none of its records speaks of: no log needed them any more when it began.
     dead: Vec<u32>,
 }
 
@@ -119,9 +118,9 @@ impl Shared {
 }
 
 impl Store {
-    /// Writes a checkpoint now and removes what it makes superfluous. Does nothing on a thread that is writing
-    /// one already and was called back, as a watcher or a task that waited for a commit. Complexity: one
-    /// record per log.
+    /// Writes a checkpoint now and removes what it makes superfluous. Does nothing on a thread that is
+    /// writing one already and was called back, as a watcher or a task that waited for a commit.
+    /// Complexity: one record per log.
     ///
     /// # Errors
     /// What the disk said; the previous checkpoints stay valid.

@@ -1,9 +1,9 @@
 //! Whether a store that another process writes is still where it was found.
 //!
 //! Purpose: mapped bytes stay as they are when their file is removed. So a store that was moved away, or
-//! replaced by another, looks like one to which nobody writes, and a reader that sleeps until the next commit
-//! would sleep for ever. Therefore the control file at the path is compared with the mapped one: whenever
-//! logs are asked for, and once per [`LOOK_EVERY`] by a sleeper.
+//! replaced by another, looks like one to which nothing is written, and a reader that sleeps until the next
+//! commit would sleep for ever. Therefore the control file at the path is compared with the mapped one:
+//! whenever logs are asked for, and once per [`LOOK_EVERY`] by a sleeper.
 
 use crate::control::Control;
 use std::path::PathBuf;

@@ -5,8 +5,8 @@
 //! waits, never by readers that block or poll; it ends with the attached store, or once that is gone. If it
 //! cannot be started, the task that was going to wait gets the error, and the next one tries again.
 
+use super::presence::Presence;
 use crate::control::Control;
-use crate::presence::Presence;
 use parking_lot::Mutex;
 use std::io;
 use std::sync::Arc;
@@ -80,7 +80,7 @@ fn run(control: &Control, gate: &Gate, presence: &Presence, ended: &Published, m
         gate.wake_tasks();
     }
     // Any thread may have found the store gone since tasks were last woken, and some may have registered
-    // before that. Tasks that register later find it gone: nobody wakes them any more.
+    // before that. Tasks that register later find it gone: no thread wakes them any more.
     gate.wake_tasks();
 }
 

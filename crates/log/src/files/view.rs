@@ -7,7 +7,6 @@
 
 use crate::Time;
 use crate::segment::Segment;
-use crate::settle::settled_bytes;
 use std::sync::Arc;
 use thalweg_sync::snapshot::{Cached, Snapshots};
 
@@ -146,7 +145,7 @@ impl Segments {
     }
 
     pub(crate) fn settled_bytes(&self) -> u64 {
-        self.latest().segments.iter().map(settled_bytes).sum()
+        self.latest().segments.iter().map(|segment| segment.settled_bytes()).sum()
     }
 
     pub(crate) fn allocated_bytes(&self) -> u64 {

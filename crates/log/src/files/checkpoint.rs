@@ -1,4 +1,5 @@
-//! What stands in a checkpoint's file.
+//! Checkpoints: the catalogue and the extents as of a position, so that opening replays only what follows.
+//! Here is what stands in the file, to the byte, and how it is read.
 //!
 //! ```text
 //! header   magic 8 | version 4 | 0 4 | store id 8 | start 8 | link 8 | next log 8 | latest time 8 | lateness 8
@@ -12,7 +13,6 @@
 //! which ones are tombstones. The checksum covers everything in front of it. *Checked by* the tests of
 //! damage, and by a fuzz target.
 
-use super::file_name;
 use crate::Position;
 use crate::error::Damage;
 use crate::extents::{Extent, Extents};
@@ -30,6 +30,19 @@ use thalweg_sys::disk::Disk;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"THALWEGk");
 const HEADER_BYTES: usize = 64;
+/// Checkpoints that are kept: a damaged one costs replay time and nothing else.
+pub(crate) const KEPT: usize = 2;
+const PREFIX: &str = "checkpoint-";
+
+pub(crate) fn file_name(start: Position) -> String {
+    format!("{PREFIX}{start:016x}")
+}
+
+pub(crate) fn start_of(name: &str) -> Option<Position> {
+    name.strip_prefix(PREFIX)
+        .filter(|digits| digits.len() == 16)
+        .and_then(|d| u64::from_str_radix(d, 16).ok())
+}
 
 /// A checkpoint read back.
 pub(crate) struct Checkpoint {
@@ -42,7 +55,7 @@ pub(crate) struct Checkpoint {
 }
 
 /// What a checkpoint begins with. The link is that of the batch in front of its start.
-pub(super) fn encode_header(
+pub(crate) fn encode_header(
     store_id: u64,
     start: Position,
     link: Link,
@@ -68,7 +81,7 @@ fn put(into: &mut Vec<u8>, bytes: &[u8]) {
 ///
 /// # Errors
 /// It, or something in it, would be longer than its length can say.
-pub(super) fn encode_log(log: &Log, into: &mut Vec<u8>) -> io::Result<()> {
+pub(crate) fn encode_log(log: &Log, into: &mut Vec<u8>) -> io::Result<()> {
     let inner = log.lock();
     if inner.phase.is_deleting() && inner.children == 0 {
         return Ok(());
