@@ -37,11 +37,11 @@ pub(crate) struct Catalogue {
 #[derive(Debug, Default)]
 pub(crate) struct Shard {
     pub(crate) table: HashTable<Arc<Log>>,
-    /// The same in order, once somebody listed them.
+    /// The same in order, once they were listed.
     pub(crate) names: Option<Names>,
 }
 
-/// A name's place, held exclusively: nobody creates or removes that name meanwhile.
+/// A name's place, held exclusively: no other thread creates or removes that name meanwhile.
 pub(crate) struct Place<'a> {
     opening: u32,
     shard: RwLockWriteGuard<'a, Shard>,

@@ -80,7 +80,7 @@ impl fmt::Display for Damage {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let first = segment_of(self.from);
         if place_of(self.from) == 0 && self.file == file_name(first) {
-            // Of a segment of which not even the header is there nobody knows more.
+            // Of a segment of which not even the header is there no more is known.
             write!(out, "{} is missing, or has lost its header", self.file)?;
             let behind = self.resumes.map_or(first, segment_of);
             let others = behind.saturating_sub(first).saturating_sub(1);

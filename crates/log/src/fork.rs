@@ -165,7 +165,7 @@ impl Inner {
         self.lineage.as_ref().map_or(0, |lineage| lineage.branch.base)
     }
 
-    /// Deleted, and nobody inherits from it.
+    /// Deleted, and no log inherits from it.
     pub(crate) fn is_gone(&self) -> bool {
         self.is_deleted() && self.children == 0
     }
@@ -267,7 +267,7 @@ impl Shared {
         }
     }
 
-    /// Lets go of what nobody needs any more of a log and its ancestors; none of them is locked by the
+    /// Lets go of what no log needs any more of a log and its ancestors; none of them is locked by the
     /// caller.
     pub(crate) fn drop_unneeded(&self, log: &Arc<Log>) {
         drop_unneeded(log, |extents| self.unload(extents));

@@ -111,7 +111,7 @@ impl Inner {
         self.add_need(need);
     }
 
-    /// Counts one fork less, and what that needed. Answers the extents that nobody needs any more.
+    /// Counts one fork less, and what that needed. Answers the extents that no log needs any more.
     pub(crate) fn remove_fork(&mut self, need: &Need) -> Extents {
         self.children = self.children.saturating_sub(1);
         self.remove_need(need)

@@ -129,7 +129,7 @@ fn frames(body: &[u8]) {
     }
 }
 
-/// Makes a segment, what is settled of one, or a checkpoint whose bytes somebody changed add up again:
+/// Makes a segment, what is settled of one, or a checkpoint whose bytes were changed add up again:
 /// checksums, and the chain of batches. A control file that adds up is believed, so that is left to its
 /// checksum.
 pub fn reseal(name: &str, bytes: &mut [u8]) {

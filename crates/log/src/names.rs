@@ -1,6 +1,6 @@
 //! Logs in the order of their names, for callers that list them page by page.
 //!
-//! A listing is rare and a create is not, so the order is kept only once somebody asked for it: from the
+//! A listing is rare and a create is not, so the order is kept only once it was asked for: from the
 //! first call of [`Store::order`] on, each shard of the catalogue keeps a sorted set beside its table, under
 //! the table's lock. Until then it costs nothing. Building it takes a shard's lock for a slice at a time.
 //!

@@ -38,8 +38,8 @@ pub struct Recovered {
     pub discarded_bytes: u64,
     /// Spans that should be whole and are not.
     pub damage: Vec<Damage>,
-    /// The first of them that may have held the creation of logs nobody can name: while it is there no log
-    /// is created, since its name might be taken.
+    /// The first of them that may have held the creation of logs whose names are lost: while it is there no
+    /// log is created, since its name might be taken.
     pub unnamed: Option<Damage>,
 }
 

@@ -266,7 +266,7 @@ fn walk<'v>(begin: impl Fn(u32) -> Scan<'v>, number: u32, from: u32, log: LogId)
     loop {
         let batch = match scan.step() {
             Step::Batch(batch) => batch,
-            // Somebody else's may be damaged.
+            // Another log's may be damaged.
             Step::Stop(Stop { resumes: Some(resumes), .. }) => {
                 scan = begin(resumes.at);
                 continue;

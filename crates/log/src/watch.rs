@@ -25,8 +25,8 @@ pub trait Watch: Send + Sync {
     /// more.
     fn failed(&self);
     /// A log of interest moved: more bytes, closed, or deleted. What was on its way when the watcher lost its
-    /// interest may still come. Who acknowledges a log in here and then commits to it is told of that at
-    /// once, within that commit, where commits need not wait for a disk.
+    /// interest may still come. A watcher that acknowledges a log in here and then commits to it is told of
+    /// that at once, within that commit, where commits need not wait for a disk.
     fn advanced(&self, log: crate::LogId);
 }
 

@@ -33,7 +33,7 @@ impl CommitError {
             CommitError::LogClosed => "LOG_CLOSED",
             CommitError::Closed => "CLOSED",
             CommitError::Pending { .. } => "PENDING",
-            // Somebody else came first: who asked looks at the log again and decides anew.
+            // Another commit came first: the caller looks at the log again and decides anew.
             CommitError::Conflict { .. }
             | CommitError::Exists
             | CommitError::PastEnd { .. }
@@ -52,7 +52,8 @@ impl ReadError {
         match self {
             ReadError::OtherStore => "BAD_ARGUMENT",
             ReadError::Deleted => "DELETED",
-            // As of commits: the system refused nothing, and who asks for what there is by now is answered.
+            // As of commits: the system refused nothing, and a caller that asks for what there is by now is
+            // answered.
             ReadError::Purged { .. } | ReadError::PastEnd { .. } => "CONFLICT",
             ReadError::Io { .. } => "IO",
             ReadError::Damaged(_) => "DAMAGED",

@@ -47,7 +47,7 @@ impl FinalEnd {
     pub(crate) fn of(disk: &Disk, directory: &Path, control: &Control) -> FinalEnd {
         // Where it cannot be told, what is copied is no less sound.
         let is_open = disk.is_locked(&directory.join(LOCK_NAME)).unwrap_or(false);
-        // Acquire, by the words: who has read this end sees what the writer stored in front of it.
+        // Acquire, by the words: a thread that has read this end sees what the writer stored in front of it.
         FinalEnd { at: control.final_end(), copies: !is_open }
     }
 

@@ -1,6 +1,6 @@
 //! The maps of a store's files: the one place in this crate where unsafe code stands.
 //!
-//! Bytes of a map may be borrowed for as long as nobody stores to them. No type proves that of a file that
+//! Bytes of a map may be borrowed for as long as nothing stores to them. No type proves that of a file that
 //! other processes map, too. These rules of the store do, each kept by the module that is named:
 //!
 //! 1. Only the process that has the store locked changes its files (`open`). It writes a segment by one
@@ -9,7 +9,7 @@
 //! 2. Where the batches of a segment end is published in the control file behind the stores, and read in
 //!    front of the loads (`control`). A segment in front of the one that holds that end is written no more.
 //! 3. A compacted segment, a settled file and a checkpoint are written under another name and take their own
-//!    when all is there (`working`). Nobody stores to them again.
+//!    when all is there (`working`). Nothing stores to them again.
 //! 4. No file of a store changes its length, and its name may go while it is mapped, which keeps it.
 //!
 //! A program that does otherwise to these files breaks every reader of them, as it does with any database
@@ -27,7 +27,7 @@ use thalweg_sys::disk::File;
 /// the batches found in it end, or 0 for a file that becomes a segment now.
 pub(crate) fn for_writing(file: &File, length: u32, end: u32) -> io::Result<RegionWriter> {
     let map = file.map(length as usize, true)?;
-    // SAFETY: by rule 1 nobody but this process stores to the file, and each segment is mapped for writing
+    // SAFETY: by rule 1 no other process stores to the file, and each segment is mapped for writing
     // once: when it is begun, or when the store is opened.
     Ok(unsafe { Region::writable(map, end) })
 }
@@ -69,14 +69,14 @@ pub(crate) fn for_looking(
 /// what is settled of one.
 pub(crate) fn of_whole_file(file: &File, length: u32) -> io::Result<Region> {
     let map = file.map(length as usize, false)?;
-    // SAFETY: by rule 3 nobody stores to it again.
+    // SAFETY: by rule 3 nothing stores to it again.
     Ok(unsafe { Region::sealed(map, length) })
 }
 
 /// All of a checkpoint, which may be longer than a segment.
 pub(crate) fn of_checkpoint(file: &File, length: usize) -> io::Result<Final> {
     let map = file.map(length, false)?;
-    // SAFETY: by rule 3 nobody stores to it again.
+    // SAFETY: by rule 3 nothing stores to it again.
     Ok(unsafe { Final::new(map) })
 }
 

@@ -124,7 +124,7 @@ impl SegmentFile {
     }
 }
 
-/// A copy of a file, in memory that nobody else has. What the disk does not give of it is zeros.
+/// A copy of a file, in memory of its own. What the disk does not give of it is zeros.
 ///
 /// Only of what a crash left behind the final end, so mostly of one segment, and of one at a time. It takes
 /// what is not zeros there, 1 GiB at most. Not piece by piece: a walk borrows bytes of one range, and a
@@ -142,7 +142,7 @@ fn copied(file: &File, length: u32) -> io::Result<Arc<Region>> {
                 }
             }
         }
-        // Pages of zeros take no memory as long as nobody stores to them.
+        // Pages of zeros take no memory as long as nothing stores to them.
         if chunk.iter().all(|byte| *byte == 0) {
             copy.pass(chunk.len() as u32);
         } else {

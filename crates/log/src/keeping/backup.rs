@@ -231,7 +231,7 @@ fn claimed<T>(
     }
     let done = then();
     if done.is_err() && is_new {
-        // It stays if somebody has put something in it.
+        // It stays if something was put in it.
         let _ = disk.remove_directory(to);
     }
     done

@@ -60,7 +60,7 @@ impl Expiry {
 
 impl Store {
     /// Deletes logs whose time is over, at most a few thousand; answers how many. The rules above judge
-    /// expiry on every access; this reclaims what nobody accesses.
+    /// expiry on every access; this reclaims what is not accessed.
     pub fn expire(&self, now: Time) -> usize {
         self.sweep(now).0
     }

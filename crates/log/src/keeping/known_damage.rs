@@ -23,16 +23,16 @@ use std::sync::Arc;
 const NAMES_MAX: usize = 16;
 
 #[derive(Debug, Default)]
-pub(crate) struct KnownDamage(Mutex<Known>);
+pub(crate) struct KnownDamage(Mutex<DamageRecord>);
 
 #[derive(Debug, Default)]
-struct Known {
+struct DamageRecord {
     spans: Vec<Damage>,
     /// A log that is gone is taken out when the list is next looked through.
     harmed: Vec<Arc<Log>>,
 }
 
-impl Known {
+impl DamageRecord {
     fn names(&self, damage: &Damage) -> bool {
         let (from, to) = span_of(damage);
         self.spans
@@ -44,7 +44,7 @@ impl Known {
 impl KnownDamage {
     /// The damage that recovery found.
     pub(crate) fn found(spans: &[Damage], catalogue: &Catalogue) -> KnownDamage {
-        let mut known = Known { spans: spans.to_vec(), harmed: Vec::new() };
+        let mut known = DamageRecord { spans: spans.to_vec(), harmed: Vec::new() };
         if !spans.is_empty() {
             let harms = |log: &Arc<Log>| log.lock().damage().is_some();
             catalogue.visit(|log| known.harmed.extend(harms(log).then(|| log.clone())));

@@ -1,7 +1,7 @@
 //! How many bytes of each segment some log needs, and what follows from that.
 //!
 //! Counted by extents, as they are written and let go of, behind the writer's lock. A segment is *dead* once
-//! nobody needs anything of it, and *worn* once most of what it holds was let go. *Checked by* the tests of
+//! no log needs anything of it, and *worn* once most of what it holds was let go. *Checked by* the tests of
 //! purging and of reclaiming.
 
 use crate::extents::Extent;
@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 /// Segments that may be sealed early before sealing another has to be worth more.
 const SEALED_FEW: u64 = 16;
 
-/// Whether there are segments that nobody is going to need: any, the one that is written to, all of them.
+/// Whether there are segments that no log is going to need: any, the one that is written to, all of them.
 pub(crate) struct Dead {
     pub(crate) any: bool,
     pub(crate) newest: bool,
@@ -39,7 +39,7 @@ impl Shared {
         }
     }
 
-    /// Whether there are segments that nobody needs once `bytes` are gone of each. Where forks go, too, there
+    /// Whether there are segments that no log needs once `bytes` are gone of each. Where forks go, too, there
     /// may be more.
     pub(crate) fn dead_without(&self, bytes: &BTreeMap<u32, u64>) -> Dead {
         let writer = self.writer.lock();
@@ -59,7 +59,7 @@ impl Writer {
         self.live_bytes.get(&segment).copied().unwrap_or(0)
     }
 
-    /// Segments that nobody needs anything of, but the one that is written to.
+    /// Segments that no log needs anything of, but the one that is written to.
     pub(crate) fn dead(&self) -> impl Iterator<Item = u32> {
         let active = self.active.header.number;
         let dead = self.live_bytes.iter().filter(move |(number, live)| **live == 0 && **number < active);

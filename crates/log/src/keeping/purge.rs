@@ -1,11 +1,11 @@
 //! Purging: letting go of the oldest entries of a log, or of the log.
 //!
-//! Purpose: purges that somebody asks for, by time or of whole logs. What goes is always a prefix of what
+//! Purpose: purges that a caller asks for, by time or of whole logs. What goes is always a prefix of what
 //! a log shows, and so it is where [`retention`](crate::retention) asks for it. A purge is a commit like
 //! any other ([`Commit::trim`]), so it is durable, replayed and seen in order. Readers that are at work
 //! keep the bytes they have; those that come later begin behind it. What a fork inherited stays until it
 //! is purged from the fork, or the fork is gone ([`fork_needs`](crate::fork_needs)). Segments in which
-//! nobody has anything left are removed behind the checkpoints. Checked by the tests of purging and by
+//! no log has anything left are removed behind the checkpoints. Checked by the tests of purging and by
 //! the crash simulation.
 
 use crate::error::{CommitError, ReadError};
@@ -54,8 +54,8 @@ pub struct Purged {
     pub destroyed: bool,
 }
 
-/// What is going to be purged of a log.
-struct Going<'l> {
+/// What is to be purged of a log.
+struct PurgePlan<'l> {
     log: &'l Arc<Log>,
     /// The first offset there is, and the first that is left.
     begin: Offset,
@@ -65,7 +65,7 @@ struct Going<'l> {
 impl Store {
     /// Purges, and answers what went, log by log in the order of their names; logs of which nothing went are
     /// left out. In `sync` mode it is durable by then, and what was not durable when it began is left:
-    /// [`Store::flush`] comes first where that is to go, too. Segments in which nobody has anything left are
+    /// [`Store::flush`] comes first where that is to go, too. Segments in which no log has anything left are
     /// removed at once; when all that the newest one holds goes, a new one is begun for that. What is still
     /// needed and what files take is said by [`Store::stats`]. Complexity: a search and a commit per log; a
     /// walk over what goes, if it is to be counted; two checkpoints, if there are segments to remove.
@@ -101,14 +101,14 @@ impl Store {
         if purge.destroy {
             refuse_pending(&logs)?;
         }
-        let mut goings = Vec::new();
+        let mut plans = Vec::new();
         for log in &logs {
-            goings.extend(unless_deleted(self.going(log, purge), purge)?.flatten());
+            plans.extend(unless_deleted(self.plan(log, purge), purge)?.flatten());
         }
-        let frees = self.make_way(&goings);
+        let frees = self.make_way(&plans);
         let (mut purged, mut ticket) = (Vec::new(), 0);
-        for going in goings {
-            let Some((went, receipt)) = unless_deleted(self.let_go(going, purge), purge)? else { continue };
+        for plan in plans {
+            let Some((went, receipt)) = unless_deleted(self.let_go(plan, purge), purge)? else { continue };
             purged.extend(went);
             ticket = ticket.max(receipt.ticket);
         }
@@ -121,7 +121,7 @@ impl Store {
     }
 
     /// [`Store::purge`], of all that was written before the call: what is not durable yet is made so first,
-    /// for a purge passes over what nobody sees.
+    /// for a purge passes over what is not visible.
     ///
     /// ```
     /// use thalweg_log::{Disk, Durability, Options, Purge, Store};
@@ -142,19 +142,23 @@ impl Store {
     }
 
     /// What a purge takes of a log, if anything.
-    fn going<'l>(&self, log: &'l Arc<Log>, purge: &Purge<'_>) -> Result<Option<Going<'l>>, CommitError> {
+    fn plan<'l>(&self, log: &'l Arc<Log>, purge: &Purge<'_>) -> Result<Option<PurgePlan<'l>>, CommitError> {
         let Some(state) = log.visible() else { return Ok(None) };
         let keep = match purge.before {
             Some(before) => self.first_since(log, before)?,
             None => None,
         };
         let (begin, first) = (state.first, keep.unwrap_or(state.tail));
-        Ok((first > begin || purge.destroy).then_some(Going { log, begin, first }))
+        Ok((first > begin || purge.destroy).then_some(PurgePlan { log, begin, first }))
     }
 
     /// Lets go of it. Answers what went: nothing, if another caller was faster.
-    fn let_go(&self, going: Going<'_>, purge: &Purge<'_>) -> Result<(Option<Purged>, Receipt), CommitError> {
-        let Going { log, begin, first } = going;
+    fn let_go(
+        &self,
+        plan: PurgePlan<'_>,
+        purge: &Purge<'_>,
+    ) -> Result<(Option<Purged>, Receipt), CommitError> {
+        let PurgePlan { log, begin, first } = plan;
         let count = |from| purge.count_entries.then(|| self.count_entries(log, from..first));
         let (mut from, mut entries) = (begin, count(begin));
         loop {
@@ -168,7 +172,7 @@ impl Store {
                 entries = count(from);
             }
             let outcome = match purge.destroy {
-                // Nobody begins a transaction between this look and the delete.
+                // No transaction begins between this look and the delete.
                 true => self
                     .delete_unless(log, state.version, purge.time, None, |inner| refused(inner.transactions)),
                 // A caller that asks for it may let go of what is damaged, too.
@@ -186,12 +190,12 @@ impl Store {
         }
     }
 
-    /// Sees to it that segments nobody is going to need can be removed: they must not be written to, and two
+    /// Sees to it that segments that no log will need can be removed: they must not be written to, and two
     /// checkpoints must stand behind them, of which this is the first. Answers whether there are any. What
     /// the disk refuses here it may do later.
-    fn make_way(&self, goings: &[Going<'_>]) -> bool {
+    fn make_way(&self, plans: &[PurgePlan<'_>]) -> bool {
         let shared = &self.shared;
-        let dead = shared.dead_without(&lengths_by_segment(goings));
+        let dead = shared.dead_without(&lengths_by_segment(plans));
         if dead.newest {
             let mut writer = shared.writer.lock();
             let _ = match dead.all {
@@ -249,13 +253,13 @@ impl Store {
 /// How many bytes of payload go from which segment. A fork that goes may be the last that needed something of
 /// its ancestors, and of those that go with it nobody knows who is: then all is counted once that none of
 /// them shows.
-fn lengths_by_segment(goings: &[Going<'_>]) -> BTreeMap<u32, u64> {
+fn lengths_by_segment(plans: &[PurgePlan<'_>]) -> BTreeMap<u32, u64> {
     let mut bytes: BTreeMap<u32, u64> = BTreeMap::new();
     let mut add = |extent: &Extent| {
         *bytes.entry(segment_of(extent.position)).or_default() += u64::from(extent.length);
     };
-    if !goings.iter().any(|going| going.log.lock().lineage.is_some()) {
-        goings.iter().for_each(|going| going.log.lock().unneeded_below(going.first, &mut add));
+    if !plans.iter().any(|plan| plan.log.lock().lineage.is_some()) {
+        plans.iter().for_each(|plan| plan.log.lock().unneeded_below(plan.first, &mut add));
         return bytes;
     }
     let mut counted = HashSet::new();
@@ -263,7 +267,7 @@ fn lengths_by_segment(goings: &[Going<'_>]) -> BTreeMap<u32, u64> {
         let goes = |extent: &&Extent| extent.end() <= first && counted.insert((log.id(), extent.position));
         extents.iter().filter(goes).for_each(&mut add);
     };
-    for Going { log, first, .. } in goings {
+    for PurgePlan { log, first, .. } in plans {
         add_once(log, log.lock().extents.all(), *first);
         for LineagePart { log, from, cut } in lineage_parts(log) {
             let inner = log.lock();

@@ -1,12 +1,12 @@
 //! When the room of what was let go is worth a checkpoint.
 //!
 //! Purpose: whatever was purged, deleted, expired or trimmed goes out of the files behind two checkpoints:
-//! whole segments that nobody needs are removed there ([`checkpoint`](crate::checkpoint)), those of which
+//! whole segments that no log needs are removed there ([`checkpoint`](crate::checkpoint)), those of which
 //! little is needed are written anew ([`compact`](crate::keeping::compact)). A checkpoint has a record for
 //! every log, so what it costs is weighed against what it gives back: where that is a good part of the files,
 //! or of what the store may keep, one comes with the next housekeeping; where it is less, after a while,
 //! which is the longer the more a checkpoint costs and the less there is to be had. For less than a page
-//! there is none. Where the disk had no room for somebody's commit nothing waits that gives back what it
+//! there is none. Where the disk had no room for a commit nothing waits that gives back what it
 //! costs.
 //!
 //! Two checkpoints have to begin behind what was let go. Where nothing is written in between, a batch that
@@ -63,7 +63,7 @@ pub(crate) struct Reclaim {
     last_logs: u64,
     /// Since when there is something worth waiting for.
     waiting_since: Option<Time>,
-    /// Nobody looked since the last checkpoint, or there was more than one look takes.
+    /// There was no look since the last checkpoint, or there was more than one look takes.
     compacts: bool,
     /// Batches that the disk had no room for when settling last asked.
     refused: u64,
@@ -71,7 +71,7 @@ pub(crate) struct Reclaim {
     refusals_seen: u64,
     /// Checkpoints that are wanted at once, because the disk had no room.
     urgent_checkpoints: usize,
-    /// Segments that were not worth it when somebody looked, and what was needed of them then.
+    /// Segments that were not worth it at the last look, and what was needed of them then.
     in_vain: BTreeMap<u32, u64>,
 }
 
@@ -160,7 +160,7 @@ impl Shared {
         reclaim.is_due(worth, at_once, cost, now)
     }
 
-    /// About how many bytes two checkpoints would give back: of segments that nobody needs, or of what was
+    /// About how many bytes two checkpoints would give back: of segments that no log needs, or of what was
     /// let go in others.
     fn reclaimable(&self) -> u64 {
         let view = self.segments.latest();

@@ -8,7 +8,7 @@
 //! position that any later header attests.
 //!
 //! Forks find their parents as soon as both are known, and a deleted log is dropped as soon as replay has
-//! passed its deletion and nobody inherits from it: until then a fork of it may still turn up.
+//! passed its deletion and no log inherits from it: until then a fork of it may still turn up.
 //!
 //! Before the store is used, what lies between the evidence and the end is written anew and synced: a
 //! sync that failed before the crash may have left pages that the kernel calls clean and never wrote.
@@ -52,7 +52,7 @@ pub(crate) struct Recovery {
     disk: Disk,
     directory: PathBuf,
     control: Arc<Control>,
-    /// Somebody else has the store open and has written up to here: nothing is changed, nothing behind is
+    /// Another process has the store open and has written up to here: nothing is changed, nothing behind is
     /// read.
     bound: Option<Position>,
     headers: BTreeMap<u32, SegmentHeader>,
@@ -64,7 +64,7 @@ pub(crate) struct Recovery {
     last_link: Link,
     times: Times,
     evidence: Option<Position>,
-    /// Logs that a gap nobody can name may have touched, until a later commit shows that it did not.
+    /// Logs that a gap of unknown logs may have touched, until a later commit shows that it did not.
     suspects: HashMap<LogId, Damage>,
     /// Segments that are not there, or whose header is lost, and should be: each hole under the number it
     /// begins with.

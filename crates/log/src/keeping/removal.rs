@@ -1,4 +1,4 @@
-//! Segments that nobody needs are removed.
+//! Segments that no log needs are removed.
 //!
 //! Invariants: a segment goes only behind the older of the checkpoints that are kept, so that no replay
 //! starts in front of it; and only once what emptied it is durable, because a crash would bring that back. Of
@@ -11,7 +11,7 @@ use crate::segment_of;
 use crate::store::Shared;
 
 impl Shared {
-    /// Removes segments whose payload nobody needs by now, of a store without checkpoints.
+    /// Removes segments whose payload no log needs by now, of a store without checkpoints.
     pub(crate) fn drop_dead_segments(&self) {
         let dead: Vec<u32> = self.writer.lock().dead().collect();
         self.drop_segments(dead);
@@ -37,7 +37,7 @@ impl Shared {
             {
                 let mut writer = self.writer.lock();
                 if writer.live_bytes.remove(number).is_none() {
-                    // Somebody else was faster.
+                    // Another thread was faster.
                     continue;
                 }
                 writer.tally.freed_bytes += bytes;

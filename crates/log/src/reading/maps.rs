@@ -292,7 +292,7 @@ impl Maps {
 
     /// Has a task woken when any of these words moves next, in any process. `true`: `is_ready` answered true,
     /// and there is nothing to wait for. Once the store is [gone](Maps::check_presence) nothing moves any
-    /// more and nobody is woken, so who looks at the words alone asks for that behind this call.
+    /// more and no task is woken, so a caller that looks at the words alone asks for that after this call.
     ///
     /// # Errors
     /// In a process that is attached: no thread could be started to wake it. The next call tries again.
@@ -301,7 +301,7 @@ impl Maps {
         Ok(self.context.gate.register(waker, is_ready))
     }
 
-    /// Makes sure that the store is where it was found, as of the last look: while somebody waits there is
+    /// Makes sure that the store is where it was found, as of the last look: while a caller waits there is
     /// one each second, and the one that finds it gone wakes all who wait. Complexity: one load, while it is
     /// there.
     ///

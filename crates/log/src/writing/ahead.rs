@@ -2,7 +2,7 @@
 //!
 //! Purpose: a store to a page that the file system has only reserved costs a fault and a journal entry,
 //! ten times as much as one to a page that is there. So the writer *prefaults*: pages are brought in some
-//! at a time, by writing zeros over bytes that nobody has written. While these are appended to, a thread
+//! at a time, by writing zeros over bytes that were never written. While these are appended to, a thread
 //! of the store's own brings in the next ones, so that no append waits for it.
 //!
 //! Invariants: only one prefault is ordered at a time, in the active segment, and nothing is stored to its
@@ -26,7 +26,7 @@ pub(crate) fn prefault_bytes(capacity: u32) -> u32 {
     (capacity / 8).next_power_of_two().clamp(4096, PREFAULT_BYTES_MAX).min(capacity)
 }
 
-/// Bytes of a segment that nobody has written yet, and whose pages are to be brought in.
+/// Bytes of a segment that were not written yet, and whose pages are to be brought in.
 #[derive(Debug)]
 pub(crate) struct Prefault {
     segment: Arc<Segment>,

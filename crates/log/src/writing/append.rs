@@ -148,8 +148,8 @@ impl Store {
         AppendIntent { log: log.clone(), count }
     }
 
-    /// Waits until a ticket is durable, and leads the group that makes it so when nobody else does. In `os`
-    /// and `memory` mode there is nothing to wait for.
+    /// Waits until a ticket is durable, and leads the group that makes it so when no other thread does. In
+    /// `os` and `memory` mode there is nothing to wait for.
     ///
     /// # Errors
     /// [`CommitError::Failed`] when a sync failed: whether the commit lasts is unknown then.
@@ -170,8 +170,8 @@ impl Store {
     }
 }
 
-/// Says that somebody is going to append to a log: until it is dropped, no purge destroys the log. It keeps
-/// nothing of the store open.
+/// Announces that a caller is going to append to a log: until it is dropped, no purge destroys the log. It
+/// keeps nothing of the store open.
 #[derive(Debug)]
 pub struct AppendIntent {
     log: Arc<Log>,

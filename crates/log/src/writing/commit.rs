@@ -198,7 +198,7 @@ impl Store {
         let branch = fork.zip(parent.as_ref()).map(|(fork, parent)| fork.branch(parent));
         let notes = Notes::of(Some((name, &config, branch.as_ref())), commit)?;
         let lineage = fork.zip(branch).map(|(fork, branch)| Lineage::of(branch, Some(fork.parent.clone())));
-        // Nobody else knows the log, so that its lock is taken behind its parent's harms nobody.
+        // No other thread knows the log yet, so taking its lock behind its parent's cannot deadlock.
         let log = Arc::new(Log::new(shared.next_log_id(), name, config, commit.time, lineage));
         let mut inner = log.lock();
         let (receipt, tell) = shared.submit(&log, &mut inner, commit, &notes, false, watcher)?;
@@ -359,7 +359,7 @@ impl Shared {
         tell
     }
 
-    /// Tells everybody of what is visible by now: who sleeps at the gate, and the watchers of each log that
+    /// Tells of what is visible by now: those who sleep at the gate, and the watchers of each log that
     /// moved. The caller holds no lock, and nothing else that a commit needs: a task that is woken may look
     /// at the log and commit on this very thread, and so may a watcher.
     #[inline]
@@ -371,7 +371,7 @@ impl Shared {
     }
 
     /// Makes what a commit did to a log visible in this process. Answers the watchers to tell. Once the
-    /// log is unlocked, one that was purged [lets go](Shared::drop_unneeded) of what nobody needs, and one
+    /// log is unlocked, one that was purged [lets go](Shared::drop_unneeded) of what no log needs, and one
     /// that was deleted is [forgotten](Shared::forget).
     pub(crate) fn reveal(&self, inner: &mut Inner, seen: &Seen) -> u32 {
         let tell = inner.reveal(seen);

@@ -43,7 +43,7 @@ pub(crate) const SLOW_NS: u64 = 4 * QUICK_NS_MAX;
 pub(crate) struct Lead {
     /// The committer sleeps and wants a nudge.
     pub(crate) committer_idle: bool,
-    /// There are commits that the committer has to see to: nobody else is going to.
+    /// There are commits that the committer has to see to: no other thread is going to.
     pub(crate) owed: bool,
     /// A group is being synced, or is going to be at once. Its leader tells every watcher that has commits
     /// behind it.
@@ -116,7 +116,7 @@ fn take(writer: &mut Writer) -> Result<Group, CommitError> {
 }
 
 /// A group that is durable, and the watchers that are to be told.
-struct Concluded {
+struct DurableGroup {
     /// Logs that moved, and the watchers that want to know of each.
     moved: Vec<(u32, LogId)>,
     /// Watchers that wait for it.
@@ -155,8 +155,8 @@ impl Shared {
         // Without the lock: a task that is woken, or a watcher, may make something durable on this thread.
         roused.wake();
         match outcome {
-            Ok(concluded) => {
-                concluded.into_iter().for_each(|concluded| self.tell(concluded));
+            Ok(group) => {
+                group.into_iter().for_each(|group| self.tell(group));
                 Ok(())
             }
             Err(error) => {
@@ -167,7 +167,7 @@ impl Shared {
     }
 
     /// The same, one at a time, before anybody is told.
-    fn lead_alone(&self, ticket: Position, roused: &mut Roused) -> io::Result<Option<Concluded>> {
+    fn lead_alone(&self, ticket: Position, roused: &mut Roused) -> io::Result<Option<DurableGroup>> {
         let _one_at_a_time = self.group.lock();
         if self.control.durable() >= ticket {
             return Ok(None);
@@ -220,7 +220,7 @@ impl Shared {
     }
 
     /// Shows what a group did, and has the next one begin.
-    fn conclude(&self, group: Group, took_ns: u64) -> Concluded {
+    fn conclude(&self, group: Group, took_ns: u64) -> DurableGroup {
         let mut moved = Vec::new();
         for batch in group.taken.pending.chunk_by(|pending, _| pending.same_batch_follows) {
             self.show(batch, &mut moved);
@@ -248,12 +248,12 @@ impl Shared {
             }
             writer.next_group.waiting
         };
-        Concluded { moved, waiting: group.taken.waiting | late, end: group.end }
+        DurableGroup { moved, waiting: group.taken.waiting | late, end: group.end }
     }
 
     /// Tells of a group that is durable. Others may be told of by now that are so behind it.
-    fn tell(&self, concluded: Concluded) {
-        let Concluded { moved, waiting, end } = concluded;
+    fn tell(&self, group: DurableGroup) {
+        let DurableGroup { moved, waiting, end } = group;
         self.tell_moved(moved);
         self.watchers.tell(waiting, |watch| watch.complete(end));
     }
@@ -314,7 +314,7 @@ impl Shared {
         free.then(|| writer.staged_end())
     }
 
-    /// The committer's thread. Should it panic, the store takes nothing more, for nobody would make it
+    /// The committer's thread. Should it panic, the store takes nothing more, for no thread would make it
     /// durable.
     pub(crate) fn run_committer(&self) {
         let mut ended = false;

@@ -11,7 +11,7 @@
 //! Invariants: what is staged lies right behind what is in the map, so that whatever else is put down has it
 //! flushed first; it is bounded; nothing that is staged is published. Where a call fails, what is staged
 //! stays so for good, and the store takes nothing more: the bytes do not go through the map instead, because
-//! a store to a page that the file system has no room for, or lets nobody write to any more, ends the
+//! a store to a page that the file system has no room for, or lets no process write to any more, ends the
 //! process. Checked by the tests of [turns](crate::committer), which read what is staged before and behind
 //! the flush, and by the crash simulation, half of whose commits are a turn's, and some of whose calls take
 //! some of the bytes and fail.
@@ -91,7 +91,7 @@ impl SegmentTail {
     /// Puts a batch down, its header in front. There must be room for it.
     ///
     /// # Errors
-    /// Of a call: see [`SegmentTail::flush`]. Whether it took the batch nobody knows.
+    /// Of a call: see [`SegmentTail::flush`]. It is unknown whether it took the batch.
     pub(crate) fn put(
         &mut self,
         header: &[u8],

@@ -61,7 +61,7 @@ pub(crate) struct Writer {
     /// Wakes the committer.
     pub(crate) work: Arc<Condvar>,
     pub(crate) closed: bool,
-    /// The last [`Store`] is gone, and the committer: what is not durable by now nobody makes so.
+    /// The last [`Store`] is gone, and the committer: what is not durable by now never will be.
     pub(crate) abandoned: bool,
     /// The next segment is to be as small as a store's first.
     pub(crate) shrink_next: bool,
@@ -91,7 +91,7 @@ impl Store {
 pub(crate) struct Tally {
     /// Segments begun.
     pub(crate) rotations: u64,
-    /// Purges that somebody asked for.
+    /// Purges that a caller asked for.
     pub(crate) purges: u64,
     /// Payload bytes let go.
     pub(crate) purged_bytes: u64,
@@ -299,7 +299,7 @@ impl Writer {
                 self.next_group.names_changed = true;
                 if self.options.durability == Durability::Os {
                     // Before anything is stored through a map: the first fault on a page that is not there
-                    // has the kernel read ahead, and what it reads is the zeros that nobody has written.
+                    // has the kernel read ahead, and what it reads is the zeros that were never written.
                     let first = prefault_bytes(spare.capacity);
                     let brought = spare.file.write_zeros(first.into(), 0);
                     ahead = Ahead::of(brought.map_or(spare.capacity, |()| first));

@@ -37,7 +37,7 @@ pub(super) struct Verified {
 }
 
 impl Verified {
-    /// Of a segment that nobody has looked at in front of `trusted_from`.
+    /// Of a segment that was not looked at in front of `trusted_from`.
     pub(super) fn none(trusted_from: u32) -> Verified {
         let (looked_at, clean) = (Published::new(SEGMENT_HEADER_BYTES), Published::new(SEGMENT_HEADER_BYTES));
         Verified { trusted_from, looked_at, clean, damage: Mutex::default() }

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 /// What a batch does to one log, gathered from its frames.
 #[derive(Default)]
-struct Gathered<'a> {
+struct LogChanges<'a> {
     log: LogId,
     create: Option<Created<'a>>,
     first: Option<Offset>,
@@ -34,14 +34,14 @@ impl Recovery {
     /// Does what a batch says, as far as that can be.
     pub(super) fn apply(&mut self, segment: u32, batch: &Batch<'_>) {
         self.report.batches += 1;
-        let mut gathered: SmallVec<[Gathered<'_>; 1]> = SmallVec::new();
+        let mut gathered: SmallVec<[LogChanges<'_>; 1]> = SmallVec::new();
         for frame in format::frames(batch.body) {
             if !is_plausible(&frame) {
                 self.disbelieve(segment, batch, &frame);
                 continue;
             }
             let index = gathered.iter().position(|one| one.log == frame.log).unwrap_or_else(|| {
-                gathered.push(Gathered { log: frame.log, ..Gathered::default() });
+                gathered.push(LogChanges { log: frame.log, ..LogChanges::default() });
                 gathered.len() - 1
             });
             let one = &mut gathered[index];
@@ -67,13 +67,13 @@ impl Recovery {
         let logs: SmallVec<[Option<Arc<Log>>; 1]> =
             gathered.iter_mut().map(|one| self.log_of(one, batch)).collect();
         // A log the checkpoint no longer had: its deletion follows.
-        let known: SmallVec<[(&Arc<Log>, Gathered<'_>); 1]> =
+        let known: SmallVec<[(&Arc<Log>, LogChanges<'_>); 1]> =
             logs.iter().zip(gathered).filter_map(|(log, one)| Some((log.as_ref()?, one))).collect();
         self.apply_to(segment, batch, known);
     }
 
     /// The log that a batch does something to, which may be to create it.
-    fn log_of(&mut self, one: &mut Gathered<'_>, batch: &Batch<'_>) -> Option<Arc<Log>> {
+    fn log_of(&mut self, one: &mut LogChanges<'_>, batch: &Batch<'_>) -> Option<Arc<Log>> {
         self.next_log = self.next_log.max(one.log + 1);
         if let Some(created) = one.create.take() {
             self.create(one.log, created, batch.header.time);
@@ -94,7 +94,12 @@ impl Recovery {
 
     /// Does what a batch does to some logs, with all of them locked: who looks at them meanwhile, in a
     /// process that follows another, sees it in all of them or in none.
-    fn apply_to(&mut self, segment: u32, batch: &Batch<'_>, known: SmallVec<[(&Arc<Log>, Gathered<'_>); 1]>) {
+    fn apply_to(
+        &mut self,
+        segment: u32,
+        batch: &Batch<'_>,
+        known: SmallVec<[(&Arc<Log>, LogChanges<'_>); 1]>,
+    ) {
         let mut locked = Log::lock_all(known.iter().map(|(log, _)| &***log));
         let mut done: SmallVec<[(&Arc<Log>, Shown, bool); 1]> = SmallVec::new();
         for ((log, one), inner) in known.into_iter().zip(&mut locked) {
@@ -156,7 +161,7 @@ impl Recovery {
         }
     }
 
-    fn stage(&mut self, inner: &mut Inner, segment: u32, batch: &Batch<'_>, one: Gathered<'_>) {
+    fn stage(&mut self, inner: &mut Inner, segment: u32, batch: &Batch<'_>, one: LogChanges<'_>) {
         let end = position(segment, batch.end_place());
         if end <= inner.last {
             return;

@@ -228,7 +228,7 @@ mod tests {
     fn a_segment_that_went_behind_a_checkpoint_that_was_not_listed_is_not_taken_for_lost() {
         let directory = tempfile::tempdir().unwrap();
         let (store, logs, control) = filled(directory.path());
-        // One that somebody needs as of the newest checkpoint, and nobody needs in front of the next.
+        // One that a log needs as of the newest checkpoint, and none needs in front of the next.
         store.rotate().unwrap();
         store.append(&logs[1], ENTRY, 61).unwrap();
         let number = segment_of(control.visible());

@@ -39,7 +39,7 @@ impl Recovery {
         self.report.damage.extend(orphans);
     }
 
-    /// Lets go of what nobody needs. A checkpoint may know a log as it was before a purge, and what replay
+    /// Lets go of what no log needs. A checkpoint may know a log as it was before a purge, and what replay
     /// brings back of that may be in no segment any more.
     fn drop_purged(&self) {
         let mut logs: Vec<&Arc<Log>> = self.logs.values().filter(|log| lets_go(&log.lock())).collect();
@@ -64,7 +64,7 @@ impl Recovery {
             self.missing.entry(number).or_insert_with(|| damage.clone());
             self.report.damage.push(damage);
         }
-        // One that nobody needs is no loss, and yet not as it was.
+        // One that no log needs is no loss, and yet not as it was.
         for number in std::mem::take(&mut self.headless) {
             let file = segment::file_name(number);
             if self.report.damage.iter().all(|damage| damage.file != file) {

@@ -178,7 +178,7 @@ impl Store {
 }
 
 /// Where a log goes beyond its size.
-struct Beyond {
+struct Excess {
     /// At least everything from here on stays.
     keep_from: Offset,
     /// What holds that, and of which log: a fork's beginning is an ancestor's.
@@ -187,17 +187,17 @@ struct Beyond {
 }
 
 /// Where a log goes beyond `bytes` bytes; `None` unless it does.
-fn beyond(log: &Log, inner: &Inner, bytes: u64) -> Option<Beyond> {
+fn beyond(log: &Log, inner: &Inner, bytes: u64) -> Option<Excess> {
     let keep_from = inner.tail_visible.checked_sub(bytes).filter(|from| *from > inner.first_visible)?;
     let parts = read_parts(log, inner, keep_from, keep_from.saturating_add(1), inner.tail_visible).ok()?;
     // The last part comes first.
     let part = parts.last()?;
-    part.extents.first().map(|extent| Beyond { keep_from, extent: *extent, log: part.log })
+    part.extents.first().map(|extent| Excess { keep_from, extent: *extent, log: part.log })
 }
 
 impl Shared {
     /// The last offset at which a run of batches ends, up to the one from which on everything stays.
-    fn whole_below(&self, Beyond { keep_from, extent, log }: &Beyond) -> Offset {
+    fn whole_below(&self, Excess { keep_from, extent, log }: &Excess) -> Offset {
         let unfolder = Unfolder { view: &self.segments.latest(), limit: self.control.file_end() };
         let ends = unfolder.known(*log, extent).map(|one| one.end()).take_while(|end| end <= keep_from);
         ends.last().unwrap_or(extent.offset)
