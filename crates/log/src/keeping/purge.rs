@@ -66,9 +66,11 @@ impl Store {
     /// Purges, and answers what went, log by log in the order of their names; logs of which nothing went are
     /// left out. In `sync` mode it is durable by then, and what was not durable when it began is left:
     /// [`Store::flush`] comes first where that is to go, too. Segments in which no log has anything left are
-    /// removed at once; when all that the newest one holds goes, a new one is begun for that. What is still
-    /// needed and what files take is said by [`Store::stats`]. Complexity: a search and a commit per log; a
-    /// walk over what goes, if it is to be counted; two checkpoints, if there are segments to remove.
+    /// removed before it returns; when all that the newest one holds goes, a new one is begun for that. It
+    /// waits for a checkpoint or a compaction that another thread is at. Called by a watcher within one, it
+    /// leaves the segments to later maintenance. What is still needed and what files take is said by
+    /// [`Store::stats`]. Complexity: a search and a commit per log; a walk over what goes, if it is to be
+    /// counted; two checkpoints, if there are segments to remove.
     ///
     /// ```
     /// use thalweg_log::{Options, Purge, Query, Store};
