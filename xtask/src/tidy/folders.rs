@@ -7,8 +7,11 @@ use super::source::Source;
 use std::collections::HashMap;
 use std::path::Path;
 
-/// What each folder of a crate may name of the others, the lowest first.
-const MAY_NAME: &[(&str, &[(&str, &[&str])])] = &[(
+/// What each folder may name of the others, the lowest first.
+type Layers = &'static [(&'static str, &'static [&'static str])];
+
+/// The crates whose folders are layers.
+const MAY_NAME: &[(&str, Layers)] = &[(
     "crates/log/src",
     &[
         ("files", &[]),
