@@ -31,7 +31,7 @@ use crate::error::Error;
 use dial::{Dialed, Dialer};
 use link::Link;
 pub use session::BACKLOG_BYTES;
-use session::{Bounds, Found, Session, What};
+use session::{Bounds, Found, Session};
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -472,11 +472,6 @@ impl Client {
 
     fn event(&self, found: Found) -> Event<'_> {
         let frame = self.session.frame(&found);
-        let kind = match found.what {
-            What::Item => EventKind::Item,
-            What::End => EventKind::End,
-            What::Failed(error) => EventKind::Failed(error),
-        };
-        Event { call: found.call, kind, frame }
+        Event { call: found.call, kind: found.kind, frame }
     }
 }

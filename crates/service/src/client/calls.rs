@@ -26,6 +26,9 @@ struct Slot {
     credit: u64,
     /// One frame answers it, and no stream.
     unary: bool,
+    /// Its connection ended before it did. That it failed is still to be told; nothing it sends, and nothing
+    /// that is received, concerns it any more.
+    is_lost: bool,
 }
 
 /// Credit that nobody counts: it is not known yet with how much streams begin. What is granted meanwhile is
@@ -46,11 +49,12 @@ impl Calls {
     pub(crate) fn begin(&mut self, credit: u64, unary: bool) -> CallId {
         self.sequence += 1;
         let slot = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(Slot { number: VACANT, begin: 0, end: 0, credit: 0, unary });
+            self.slots.push(Slot { number: VACANT, begin: 0, end: 0, credit: 0, unary, is_lost: false });
             (self.slots.len() - 1) as u32
         });
         let number = self.sequence << SLOT_BITS | u64::from(slot);
-        self.slots[slot as usize] = Slot { number, begin: NOWHERE, end: NOWHERE, credit, unary };
+        self.slots[slot as usize] =
+            Slot { number, begin: NOWHERE, end: NOWHERE, credit, unary, is_lost: false };
         self.len += 1;
         CallId(number)
     }
@@ -121,9 +125,16 @@ impl Calls {
             && call.0 != VACANT
     }
 
-    /// Whether the call is in flight.
+    /// Whether the call has not ended.
     pub(crate) fn has(&self, call: CallId) -> bool {
         self.slots.get(index(call)).is_some_and(|slot| slot.number == call.0 && call.0 != VACANT)
+    }
+
+    /// Whether the call has not ended, and was made on the connection that there is, or is being made.
+    #[inline]
+    pub(crate) fn is_current(&self, call: CallId) -> bool {
+        self.slots.get(index(call)).is_some_and(|slot| slot.number == call.0 && !slot.is_lost)
+            && call.0 != VACANT
     }
 
     /// Ends the call; `false` when it was not in flight.
@@ -139,13 +150,19 @@ impl Calls {
         self.len
     }
 
-    /// Every call in flight, as they were begun, and whether its request was written whole when `written`
-    /// bytes were.
-    pub(crate) fn all(&self, written: u64) -> Vec<(CallId, bool)> {
-        let alive = self.slots.iter().filter(|slot| slot.number != VACANT);
-        let mut all: Vec<_> = alive.map(|slot| (CallId(slot.number), slot.end <= written)).collect();
-        all.sort_unstable();
-        all
+    /// The connection ended, of which `written` bytes were: every call that was made on it, as they were
+    /// begun, and whether its request was written whole. Their places are of that connection, and gone with
+    /// it.
+    pub(crate) fn lose(&mut self, written: u64) -> Vec<(CallId, bool)> {
+        let current = self.slots.iter_mut().filter(|slot| slot.number != VACANT && !slot.is_lost);
+        let lost = current.map(|slot| {
+            let is_whole = slot.end <= written;
+            (slot.begin, slot.end, slot.is_lost) = (NOWHERE, NOWHERE, true);
+            (CallId(slot.number), is_whole)
+        });
+        let mut lost: Vec<_> = lost.collect();
+        lost.sort_unstable();
+        lost
     }
 
     fn slot(&mut self, call: CallId) -> Option<&mut Slot> {
@@ -195,7 +212,7 @@ mod tests {
                 }
                 prop_assert_eq!(calls.len(), model.len());
             }
-            let all: Vec<CallId> = calls.all(0).into_iter().map(|(call, _)| call).collect();
+            let all: Vec<CallId> = calls.lose(0).into_iter().map(|(call, _)| call).collect();
             prop_assert_eq!(all, model.into_iter().collect::<Vec<_>>());
         }
     }

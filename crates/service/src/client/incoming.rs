@@ -14,6 +14,8 @@ const READ_BYTES: usize = 32 << 10;
 const AHEAD_BYTES: usize = 1 << 20;
 /// A buffer that a large frame made larger than this is given back once it is empty.
 const KEEP_BYTES: usize = 1 << 20;
+/// A response's tag ends within so many bytes of its frame; one that does not is no item's.
+const TAG_BYTES_MAX: usize = 512;
 
 #[derive(Debug, Default)]
 pub(crate) struct Incoming {
@@ -24,6 +26,8 @@ pub(crate) struct Incoming {
     skip: usize,
     /// How many bytes the frame at `taken` has, as far as is known.
     wanted: usize,
+    /// The frame at `taken` is plain and too long, and is passed over once its tag has been read.
+    is_tag_awaited: bool,
 }
 
 impl Incoming {
@@ -51,6 +55,7 @@ impl Incoming {
     pub(crate) fn pass_over(&mut self, count: usize) {
         self.skip += count;
         self.wanted = 0;
+        self.is_tag_awaited = false;
         self.settle();
     }
 
@@ -75,7 +80,14 @@ impl Incoming {
     /// Whether a whole frame is there, or something that is none, or the beginning of one that is longer than
     /// is allowed.
     pub(crate) fn is_ready(&self, plain: bool, length_max: u32) -> bool {
-        let Some(ahead) = self.bytes.get(self.taken + self.skip..) else { return false };
+        let Some(mut ahead) = self.bytes.get(self.taken + self.skip..) else { return false };
+        if self.is_tag_awaited
+            && let Ok(Some(length)) = plain_length(ahead, LENGTH_MAX)
+        {
+            // All was said of that one; what is behind it may be ready.
+            let Some(behind) = ahead.get(LENGTH_BYTES + length as usize..) else { return false };
+            ahead = behind;
+        }
         let whole = if plain {
             plain_length(ahead, length_max).map(|length| length.map(|length| LENGTH_BYTES + length as usize))
         } else {
@@ -95,6 +107,14 @@ impl Incoming {
     #[inline]
     pub(crate) fn plain_length(&mut self) -> Result<Option<u32>, FrameError> {
         plain_length(self.ahead(), LENGTH_MAX)
+    }
+
+    /// The beginning of the next plain frame's payload, of `length` bytes, with its tag; `None` until that is
+    /// there. It is to be passed over then.
+    pub(crate) fn beginning(&mut self, length: usize) -> Option<&[u8]> {
+        let end = LENGTH_BYTES + length.min(TAG_BYTES_MAX);
+        self.is_tag_awaited = self.ahead().len() < end;
+        self.ahead().get(LENGTH_BYTES..end)
     }
 
     /// A whole welcome, where there is one in place of a frame.

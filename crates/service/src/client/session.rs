@@ -7,20 +7,22 @@
 //! - a call that began ends exactly once, by an answer or by an error; what comes for it later is dropped;
 //! - what came in is given out in the order it came, but for a call that somebody asked for by name;
 //! - a call whose connection ended is [`Fault::NotSent`] only when its request never left whole, and one
-//!   whose deadline passed when nothing of it left, or will: so no server can have begun it.
+//!   whose deadline passed when nothing of it left, or will: so no server can have begun it;
+//! - a call whose connection ended has nothing to do with the next one, also while its failure is not taken.
+
+mod receive;
 
 use super::calls::{Calls, UNCOUNTED};
 use super::deadlines::Deadlines;
 use super::incoming::Incoming;
 use super::outgoing::Outgoing;
-use crate::call::{CallId, CallOptions};
+use crate::call::{CallId, CallOptions, EventKind};
 use crate::error::Error;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 use thalweg_wire::fault::Fault;
-use thalweg_wire::frame::{FrameError, HEADER_BYTES, Header, Kind, LENGTH_BYTES, Welcome};
-use thalweg_wire::messagepack::Reader;
+use thalweg_wire::frame::{HEADER_BYTES, Header, Kind, LENGTH_BYTES, Welcome};
 
 /// Bytes received and not taken at which reading pauses; also the most bytes of items that are kept while
 /// another call is waited for.
@@ -39,15 +41,8 @@ pub(crate) struct Bounds {
 #[derive(Debug)]
 pub(crate) struct Found {
     pub(crate) call: CallId,
-    pub(crate) what: What,
+    pub(crate) kind: EventKind,
     place: Place,
-}
-
-#[derive(Debug)]
-pub(crate) enum What {
-    Item,
-    End,
-    Failed(Error),
 }
 
 #[derive(Debug)]
@@ -63,13 +58,13 @@ enum Place {
 #[derive(Debug)]
 struct Stashed {
     call: CallId,
-    what: What,
+    kind: EventKind,
     frame: Vec<u8>,
 }
 
 impl Stashed {
     fn item_bytes(&self) -> usize {
-        if matches!(self.what, What::Item) { self.frame.len() + size_of::<Self>() } else { 0 }
+        if matches!(self.kind, EventKind::Item) { self.frame.len() + size_of::<Self>() } else { 0 }
     }
 }
 
@@ -178,7 +173,7 @@ impl Session {
 
     /// Sets the call's deadline.
     pub(crate) fn until(&mut self, call: CallId, at: Instant) {
-        self.deadlines.add(at, call, self.calls.len(), |call| self.calls.has(call));
+        self.deadlines.add(at, call, self.calls.len(), |call| self.calls.is_current(call));
     }
 
     /// Queues a request, of which `departed` bytes have left already, its head included.
@@ -213,7 +208,7 @@ impl Session {
 
     /// Cancels the call, which still ends: at once if it is plain, or if nothing of its request has left.
     pub(crate) fn cancel(&mut self, call: CallId) {
-        if !self.calls.has(call) {
+        if !self.calls.is_current(call) {
             return;
         }
         if !self.take_back(&[call]).is_empty() || self.bounds.plain {
@@ -225,7 +220,7 @@ impl Session {
 
     /// As [`Session::cancel`], and nothing more is ever heard of the call.
     pub(crate) fn forget(&mut self, call: CallId) {
-        if self.calls.has(call) && self.take_back(&[call]).is_empty() && !self.bounds.plain {
+        if self.calls.is_current(call) && self.take_back(&[call]).is_empty() && !self.bounds.plain {
             self.tell(Header::new(Kind::Cancel, call.0, 0));
         }
         self.end(call);
@@ -235,7 +230,7 @@ impl Session {
 
     /// Lets a stream send `items` more items.
     pub(crate) fn grant(&mut self, call: CallId, items: u32) {
-        if items > 0 && !self.bounds.plain && self.calls.has(call) {
+        if items > 0 && !self.bounds.plain && self.calls.is_current(call) {
             self.calls.grant(call, items);
             self.tell(Header { credit: items, ..Header::new(Kind::Credit, call.0, 0) });
         }
@@ -315,13 +310,13 @@ impl Session {
 
     /// The next deadline.
     pub(crate) fn next_deadline(&mut self) -> Option<Instant> {
-        self.deadlines.next(|call| self.calls.has(call))
+        self.deadlines.next(|call| self.calls.is_current(call))
     }
 
     /// Fails the calls whose deadline passed; how many. A request that is still here never leaves.
     pub(crate) fn expire(&mut self, now: Instant) -> usize {
         let passed: Vec<CallId> = std::iter::from_fn(|| self.deadlines.passed(now)).collect();
-        let passed: Vec<CallId> = passed.into_iter().filter(|call| self.calls.has(*call)).collect();
+        let passed: Vec<CallId> = passed.into_iter().filter(|call| self.calls.is_current(*call)).collect();
         let unsent = self.take_back(&passed);
         for call in &passed {
             let error = match unsent.binary_search(call) {
@@ -341,7 +336,7 @@ impl Session {
         self.arrive().or_else(|| {
             while let Some((call, error)) = self.failures.pop_front() {
                 if self.calls.end(call) {
-                    return Some(Found { call, what: What::Failed(error), place: Place::Nowhere });
+                    return Some(Found { call, kind: EventKind::Failed(error), place: Place::Nowhere });
                 }
             }
             None
@@ -363,7 +358,7 @@ impl Session {
         }
         let at = self.failures.iter().position(|(failed, _)| *failed == call)?;
         let (_, error) = self.failures.remove(at)?;
-        self.end(call).then_some(Found { call, what: What::Failed(error), place: Place::Nowhere })
+        self.end(call).then_some(Found { call, kind: EventKind::Failed(error), place: Place::Nowhere })
     }
 
     /// Ends the call, and whatever else was to end it; `false` when it was not in flight.
@@ -409,7 +404,7 @@ impl Session {
         while let Some(found) = self.arrive() {
             self.stash(found);
         }
-        for (call, left) in self.calls.all(self.outgoing.written().saturating_sub(unread_bytes)) {
+        for (call, left) in self.calls.lose(self.outgoing.written().saturating_sub(unread_bytes)) {
             self.failures.push_back((call, why(left)));
         }
         self.outgoing = Outgoing::default();
@@ -424,121 +419,14 @@ impl Session {
     fn hold(&mut self, stashed: Stashed) -> Found {
         self.stashed_bytes -= stashed.item_bytes();
         self.held = stashed.frame;
-        Found { call: stashed.call, what: stashed.what, place: Place::Held }
+        Found { call: stashed.call, kind: stashed.kind, place: Place::Held }
     }
 
     fn stash(&mut self, found: Found) {
         let frame = self.frame(&found).to_vec();
-        let stashed = Stashed { call: found.call, what: found.what, frame };
+        let stashed = Stashed { call: found.call, kind: found.kind, frame };
         self.stashed_bytes += stashed.item_bytes();
         self.stash.push_back(stashed);
-    }
-
-    /// The next frame that somebody waits for.
-    #[inline]
-    fn arrive(&mut self) -> Option<Found> {
-        if self.broken.is_some() {
-            return None;
-        }
-        let arrived = if self.bounds.plain { self.arrive_plain() } else { self.arrive_multiplexed() };
-        arrived.unwrap_or_else(|error| {
-            self.broken = Some(error);
-            None
-        })
-    }
-
-    fn arrive_multiplexed(&mut self) -> Result<Option<Found>, Error> {
-        while let Some(header) = self.incoming.header().map_err(nonsense)? {
-            let (call, length) = (CallId(header.id), header.length as usize);
-            if header.length > self.bounds.frame_bytes_max {
-                self.incoming.pass_over(HEADER_BYTES + length);
-                if header.kind == Kind::Item && self.calls.has(call) {
-                    self.tell(Header::new(Kind::Cancel, call.0, 0));
-                }
-                if let Some(found) = self.too_long(call, length) {
-                    return Ok(Some(found));
-                }
-                continue;
-            }
-            let Some(range) = self.incoming.take(HEADER_BYTES, length) else { return Ok(None) };
-            match header.kind {
-                Kind::Item if self.calls.has(call) => {
-                    if let Some(why) = self.no_item(call, &range) {
-                        self.tell(Header::new(Kind::Cancel, call.0, 0));
-                        self.end(call);
-                        return Ok(Some(bad_answer(call, why)));
-                    }
-                    if !self.calls.spend(call) {
-                        return Err(Error::new(Fault::BadFrame, "the server sent an item beyond its credit"));
-                    }
-                    return Ok(Some(Found { call, what: What::Item, place: Place::Received(range) }));
-                }
-                Kind::End if self.end(call) => {
-                    let what = match header.fault {
-                        0 if names_item(self.incoming.frame(range.clone())) == Some(true) => {
-                            return Ok(Some(bad_answer(call, "the last frame is an item")));
-                        }
-                        0 => What::End,
-                        code => What::Failed(refusal(code, self.incoming.frame(range.clone()))),
-                    };
-                    return Ok(Some(Found { call, what, place: Place::Received(range) }));
-                }
-                Kind::Item | Kind::End => {}
-                Kind::Goodbye => self.draining = true,
-                kind => return Err(nonsense(FrameError::UnknownKind(kind as u8))),
-            }
-        }
-        Ok(None)
-    }
-
-    fn arrive_plain(&mut self) -> Result<Option<Found>, Error> {
-        while let Some(length) = self.incoming.plain_length().map_err(nonsense)? {
-            let Some(call) = self.order.front().copied() else {
-                return Err(Error::new(Fault::BadFrame, "the server sent an answer to no question"));
-            };
-            if length > self.bounds.frame_bytes_max {
-                self.incoming.pass_over(LENGTH_BYTES + length as usize);
-                self.order.pop_front();
-                if let Some(found) = self.too_long(call, length as usize) {
-                    return Ok(Some(found));
-                }
-                continue;
-            }
-            let Some(range) = self.incoming.take(LENGTH_BYTES, length as usize) else { return Ok(None) };
-            if names_item(self.incoming.frame(range.clone())) == Some(true) {
-                if self.calls.has(call) {
-                    if let Some(why) = self.no_item(call, &range) {
-                        self.end(call);
-                        return Ok(Some(bad_answer(call, why)));
-                    }
-                    return Ok(Some(Found { call, what: What::Item, place: Place::Received(range) }));
-                }
-                continue;
-            }
-            self.order.pop_front();
-            if self.end(call) {
-                return Ok(Some(Found { call, what: What::End, place: Place::Received(range) }));
-            }
-        }
-        Ok(None)
-    }
-
-    /// Why what came as an item of a call is none.
-    fn no_item(&self, call: CallId, range: &Range<usize>) -> Option<&'static str> {
-        if self.calls.is_unary(call) {
-            return Some("an item of a stream, where one frame was to answer");
-        }
-        let names_another = names_item(self.incoming.frame(range.clone())) == Some(false);
-        names_another.then_some("what came as an item is none")
-    }
-
-    fn too_long(&mut self, call: CallId, length: usize) -> Option<Found> {
-        let allowed = self.bounds.frame_bytes_max;
-        self.end(call).then(|| {
-            let detail = format!("an answer of {length} bytes, {allowed} are allowed");
-            let error = Error::new(Fault::FrameTooLarge, detail);
-            Found { call, what: What::Failed(error), place: Place::Nowhere }
-        })
     }
 }
 
@@ -559,42 +447,5 @@ impl Head {
     }
 }
 
-/// Whether a frame's tag is an item's, which alone ends in `Item` by the rules of the schema; `None` for a
-/// frame without a tag, which its reader reports. A plain connection has no frame kinds and goes by this;
-/// elsewhere the tag has to fit the kind.
-fn names_item(frame: &[u8]) -> Option<bool> {
-    Reader::new(frame).response().ok().map(|tag| tag.ends_with(b"Item"))
-}
-
-fn bad_answer(call: CallId, why: &str) -> Found {
-    Found { call, what: What::Failed(Error::new(Fault::BadAnswer, why)), place: Place::Nowhere }
-}
-
-#[cold]
-fn nonsense(error: FrameError) -> Error {
-    Error::new(error.fault(), format!("the server sent {error}"))
-}
-
-/// What the server said when it ended a call with a fault.
-#[cold]
-fn refusal(code: u16, frame: &[u8]) -> Error {
-    let detail = message_of(frame).unwrap_or_default();
-    match Fault::of(code) {
-        Some(fault) => Error::new(fault, detail),
-        None => Error::new(Fault::BadAnswer, format!("a fault with the unknown code {code}: {detail}")),
-    }
-}
-
-/// The message in an error's frame.
-fn message_of(frame: &[u8]) -> Option<String> {
-    let mut reader = Reader::new(frame);
-    reader.response().ok()?;
-    if reader.fields("error").ok()? != 1 || reader.key().ok()? != b"message" {
-        return None;
-    }
-    reader.string().ok().map(std::borrow::Cow::into_owned)
-}
-
 #[cfg(test)]
-#[path = "session_tests.rs"]
 mod tests;

@@ -38,10 +38,10 @@ fn next(session: &mut Session) -> Option<(CallId, String)> {
 
 fn told(session: &Session, found: &Found) -> String {
     let frame = String::from_utf8_lossy(session.frame(found)).into_owned();
-    match &found.what {
-        What::Item => format!("item {frame}"),
-        What::End => format!("end {frame}"),
-        What::Failed(error) => error.fault.word().to_owned(),
+    match &found.kind {
+        EventKind::Item => format!("item {frame}"),
+        EventKind::End => format!("end {frame}"),
+        EventKind::Failed(error) => error.fault.word().to_owned(),
     }
 }
 
@@ -64,6 +64,57 @@ fn only_a_request_that_left_whole_may_have_been_begun() {
         assert_eq!((next(&mut session), session.in_flight()), (None, 0));
         assert!(!session.has_unsent(), "nothing of the old connection goes to the next");
     }
+}
+
+/// The failure of a lost call waits to be taken, while requests of the next connection lie where its own lay.
+#[test]
+fn a_call_of_a_former_connection_touches_nothing_of_the_next() {
+    let ends: [&dyn Fn(&mut Session, CallId); 4] = [
+        &|session, call| session.cancel(call),
+        &|session, call| session.forget(call),
+        &|session, call| {
+            session.until(call, Instant::now());
+            session.expire(Instant::now());
+        },
+        &|session, call| session.grant(call, 1),
+    ];
+    for (n, end_early) in ends.iter().enumerate() {
+        for plain in [false, true] {
+            let mut session = session(plain);
+            let lost = ask(&mut session, b"lost");
+            disconnect(&mut session);
+            let next_one = ask(&mut session, b"next");
+            let unsent = session.unsent().to_vec();
+            end_early(&mut session, lost);
+            assert_eq!(session.unsent(), unsent, "{n}: the request still leaves, and nothing beside it");
+            session.sent(unsent.len());
+            if plain {
+                session.room().extend_from_slice(b"\x02\0\0\0ok");
+            } else {
+                end(&mut session, lost, b"a lie");
+                end(&mut session, next_one, b"ok");
+            }
+            assert_eq!(next(&mut session), Some((next_one, "end ok".into())), "{n}");
+            let forgets = n == 1;
+            assert_eq!(next(&mut session), (!forgets).then(|| (lost, "not_sent".into())), "{n}");
+            assert_eq!((next(&mut session), session.in_flight()), (None, 0), "{n}");
+        }
+    }
+}
+
+#[test]
+fn a_call_is_told_once_of_its_end_however_many_connections_end_after_it() {
+    let mut session = session(false);
+    let calls: Vec<CallId> = (0..3)
+        .map(|_| {
+            let call = ask(&mut session, b"?");
+            disconnect(&mut session);
+            call
+        })
+        .collect();
+    assert_eq!(session.failures.len(), calls.len(), "and nothing piles up");
+    let told: Vec<_> = std::iter::from_fn(|| next(&mut session)).map(|(call, _)| call).collect();
+    assert_eq!(told, calls);
 }
 
 #[test]
@@ -198,8 +249,8 @@ fn a_fault_at_the_end_is_read_with_its_message() {
     hear(&mut session, Header { id: calls[0].number(), ..fault(Fault::Draining as u16) }, &frame);
     hear(&mut session, Header { id: calls[1].number(), ..fault(Fault::Overloaded as u16) }, b"no frame");
     hear(&mut session, Header { id: calls[2].number(), ..fault(9_999) }, b"");
-    let mut errors = std::iter::from_fn(|| session.next()).map(|found| match found.what {
-        What::Failed(error) => (error.fault, error.detail),
+    let mut errors = std::iter::from_fn(|| session.next()).map(|found| match found.kind {
+        EventKind::Failed(error) => (error.fault, error.detail),
         other => panic!("{other:?}"),
     });
     assert_eq!(errors.next(), Some((Fault::Draining, "ten o'clock".into())));
@@ -223,6 +274,34 @@ fn an_answer_too_long_fails_its_call_and_no_other() {
         }
         assert_eq!(next(&mut session), Some((long, "frame_too_large".into())));
         assert_eq!(next(&mut session), Some((other, "end ok".into())));
+    }
+}
+
+/// On a plain connection only the tag says whether more comes of the call, also of what is too long to take.
+#[test]
+fn a_plain_item_too_long_fails_its_call_and_the_rest_of_the_stream_reaches_no_other() {
+    let frame = |tag: &str, text: &str| {
+        let frame = error_frame(tag, text);
+        [&(frame.len() as u32).to_le_bytes()[..], &frame].concat()
+    };
+    let long = "x".repeat(1_001);
+    let mut bytes = frame("EchoCountItem", &long);
+    bytes.extend(frame("EchoCountItem", "left over"));
+    bytes.extend(frame("EchoCountItem", &long));
+    bytes.extend(frame("EchoCountResponse", "left over"));
+    bytes.extend(frame("EchoFieldsResponse", "ok"));
+    for piece_bytes in [1, 3, 700, bytes.len()] {
+        let mut session = session(true);
+        let (stream, other) = (ask(&mut session, b"a"), ask(&mut session, b"b"));
+        let mut told = Vec::new();
+        for piece in bytes.chunks(piece_bytes) {
+            session.room().extend_from_slice(piece);
+            told.extend(std::iter::from_fn(|| next(&mut session)));
+            assert!(!session.is_ready(), "all was taken that is there: a wait waits");
+        }
+        assert_eq!(told[0], (stream, "frame_too_large".into()));
+        assert!(told[1].0 == other && told[1].1.contains("FieldsResponse"), "{told:?}");
+        assert_eq!((told.len(), session.in_flight(), session.take_broken().is_none()), (2, 0, true));
     }
 }
 
@@ -440,7 +519,7 @@ fn plain_items_are_known_by_their_tag() {
         session.room().extend_from_slice(&frame);
     }
     let kinds: Vec<(CallId, bool)> = std::iter::from_fn(|| session.next())
-        .map(|found| (found.call, matches!(found.what, What::Item)))
+        .map(|found| (found.call, matches!(found.kind, EventKind::Item)))
         .collect();
     assert_eq!(kinds, [(stream, true), (stream, true), (stream, false), (other, false)]);
 }
@@ -481,7 +560,7 @@ proptest! {
                 prop_assert!(open.contains(&found.call));
                 let frame = String::from_utf8(session.frame(&found).to_vec()).unwrap();
                 got.entry(found.call).or_default().push(frame);
-                if matches!(found.what, What::End) {
+                if matches!(found.kind, EventKind::End) {
                     open.remove(&found.call);
                 }
             } else {
@@ -506,7 +585,7 @@ proptest! {
         session.room().extend_from_slice(&bytes);
         let mut ended = 0;
         while let Some(found) = session.next() {
-            ended += usize::from(!matches!(found.what, What::Item));
+            ended += usize::from(!matches!(found.kind, EventKind::Item));
         }
         prop_assert_eq!(session.in_flight(), 5 - ended);
     }
