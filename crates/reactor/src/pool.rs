@@ -9,8 +9,8 @@
 //!
 //! Ownership: clones of a [`Pool`] share its threads, which end when the last clone is gone and the queue is
 //! empty. Nobody waits for them, since a disk may not answer for long; who wants to has their handles
-//! ([`Pool::crew`]). A job that panics ends itself and nothing else: the standard library's hook has told of
-//! it by then.
+//! ([`Pool::crew`]). A job or a waker that panics ends itself and nothing else: the standard library's hook
+//! has told of it by then.
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::VecDeque;
@@ -184,7 +184,7 @@ impl Shared {
                 let turned_away = std::mem::take(&mut queue.turned_away);
                 self.release(queue);
                 // Without the lock: what they do with it is theirs to say.
-                turned_away.into_iter().for_each(Waker::wake);
+                turned_away.into_iter().for_each(|waker| contain(|| waker.wake()));
                 return Some(job);
             }
             if queue.ending {
@@ -315,6 +315,36 @@ mod tests {
         fn wake(self: Arc<Self>) {
             self.0.send(()).unwrap();
         }
+    }
+
+    struct Panics;
+
+    impl Wake for Panics {
+        fn wake(self: Arc<Self>) {
+            panic!("as the test wants it");
+        }
+    }
+
+    #[test]
+    fn a_waker_that_panics_costs_no_thread_no_job_and_no_other_its_wake() {
+        let (pool, threads) = Pool::crew(Crew { name: "woken", threads: 1, stack_bytes: None, queue_max: 1 });
+        let (held, released) = channel::<()>();
+        let (taken, takes) = channel();
+        let waits = move || {
+            taken.send(()).unwrap();
+            _ = released.recv();
+        };
+        assert!(pool.submit(Box::new(waits)).is_ok());
+        takes.recv().unwrap();
+        let (done, results) = channel();
+        assert!(pool.submit(Box::new(move || done.send(()).unwrap())).is_ok());
+        let (woken, wakes) = channel();
+        pool.when_room(&Waker::from(Arc::new(Panics)));
+        pool.when_room(&Waker::from(Arc::new(Counts(woken))));
+        drop(held);
+        assert_eq!((wakes.recv(), results.recv()), (Ok(()), Ok(())));
+        drop(pool);
+        threads.into_iter().for_each(|thread| thread.unwrap().join().unwrap());
     }
 
     #[test]

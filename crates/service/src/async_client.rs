@@ -32,6 +32,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Instant;
 use thalweg_reactor::Wait;
+use thalweg_sync::contain::contain;
 use thalweg_sync::primitives::Mutex;
 use thalweg_sys::event::EventFd;
 use thalweg_sys::socket;
@@ -113,6 +114,11 @@ fn kept_bytes(frame: &Result<Frame, Error>) -> usize {
         Ok(Frame::Item(frame) | Frame::End(frame)) => frame.len(),
         Err(_) => 0,
     }
+}
+
+/// Wakes futures that something came for. One whose waker panics keeps no other asleep.
+fn wake_all(wakers: Vec<Waker>) {
+    wakers.into_iter().for_each(|waker| contain(|| waker.wake()));
 }
 
 /// How a turn is taken.
@@ -268,7 +274,7 @@ impl Shared {
         let outcome = act(&mut self.state.lock(), &mut wakers);
         let count = wakers.len();
         // Outside the lock: a waker is somebody else's code, and may well call.
-        wakers.into_iter().for_each(Waker::wake);
+        wake_all(wakers);
         outcome.map(|()| count)
     }
 }
@@ -365,7 +371,7 @@ impl Frames {
         };
         drop(state);
         drop(former);
-        wakers.into_iter().for_each(Waker::wake);
+        wake_all(wakers);
         if again {
             context.waker().wake_by_ref();
         }
@@ -421,7 +427,7 @@ impl Drop for Frames {
         }
         drop(state);
         drop(waiting);
-        wakers.into_iter().for_each(Waker::wake);
+        wake_all(wakers);
     }
 }
 

@@ -15,6 +15,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 use thalweg_reactor::Key;
+use thalweg_sync::contain::contain;
 use thalweg_wire::frame::{HEADER_BYTES, Header, Kind, LENGTH_MAX};
 
 /// What came of a call.
@@ -128,7 +129,7 @@ impl Local {
     ) {
         let mut batch = std::mem::take(&mut self.batch);
         if self.answers.take_notified() {
-            handler.notified();
+            contain(|| handler.notified());
         }
         self.answers.take(&mut batch);
         for piece in &batch.pieces {

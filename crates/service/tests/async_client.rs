@@ -396,3 +396,48 @@ fn a_waker_that_is_let_go_of_may_be_the_last_of_a_task_with_calls_of_its_own() {
     hears.recv_timeout(Duration::from_secs(60)).expect("it waits for its own lock");
     caller.join().unwrap();
 }
+
+/// Panics when it is woken.
+struct Broken;
+
+impl Wake for Broken {
+    fn wake(self: Arc<Self>) {
+        panic!("as the test wants it");
+    }
+}
+
+#[test]
+fn a_waker_that_panics_keeps_no_other_future_asleep() {
+    let (ask, asked) = channel();
+    let answers_together = move |peer: &mut Peer| {
+        let requests = [peer.request(), peer.request()];
+        asked.recv().unwrap();
+        let ends = requests.iter().map(|request| Header::new(Kind::End, request.header.id, 0).encode());
+        peer.raw(&ends.collect::<Vec<_>>().concat());
+        while peer.request().header.kind != Kind::Goodbye {}
+    };
+    let (endpoint, _peer) = serve(Way::Multiplexed, answers_together);
+    let client = AsyncClient::connect(&endpoint, options(Way::Multiplexed)).unwrap();
+    let begin = || client.run_until(client.stream(b"?".to_vec())).unwrap().unwrap();
+    let (mut broken, mut whole) = (begin(), begin());
+    let waker = Waker::from(Arc::new(Broken));
+    assert!(broken.poll_next(&mut Context::from_waker(Waker::noop())).is_pending());
+    assert!(broken.poll_next(&mut Context::from_waker(&waker)).is_pending());
+    let (woken, wakes) = channel();
+    let waker = Waker::from(Arc::new(Tells(Mutex::new(woken))));
+    assert!(whole.poll_next(&mut Context::from_waker(&waker)).is_pending());
+    ask.send(()).unwrap();
+    while client.drive(Wait::Until(Instant::now() + Duration::from_secs(60))).unwrap() == 0 {}
+    wakes.try_recv().unwrap();
+    for frames in [&mut broken, &mut whole] {
+        assert!(frames.poll_next(&mut Context::from_waker(Waker::noop())).is_ready());
+    }
+}
+
+struct Tells(Mutex<Sender<()>>);
+
+impl Wake for Tells {
+    fn wake(self: Arc<Self>) {
+        let _ = self.0.lock().unwrap().send(());
+    }
+}

@@ -19,6 +19,8 @@ use thalweg_wire::hex::Hex;
 
 const PAUSE_FIRST: Duration = Duration::from_millis(1);
 const PAUSE_MOST: Duration = Duration::from_millis(50);
+/// Any longer time is taken for this one, some 34 years, which the clock can express.
+const FAR: Duration = Duration::from_secs(1 << 30);
 /// How long an attempt that began when the time was over may wait for its welcome.
 const GREETING: Duration = Duration::from_secs(1);
 /// What a stranger is told.
@@ -105,11 +107,13 @@ impl Dialer {
         });
         let (pause, pause_most) = match options.reconnect {
             Reconnect::Never => (PAUSE_FIRST, PAUSE_MOST),
-            Reconnect::Backoff { first, most } => (first.max(PAUSE_FIRST), most.max(first)),
+            Reconnect::Backoff { first, most } => {
+                let first = first.clamp(PAUSE_FIRST, FAR);
+                (first, most.clamp(first, FAR))
+            }
         };
         let now = Instant::now();
-        // A limit beyond what the clock can express becomes 2^30 seconds.
-        let until = now.checked_add(options.connect_within).unwrap_or(now + Duration::from_secs(1 << 30));
+        let until = now + options.connect_within.min(FAR);
         Ok(Self {
             endpoint: endpoint.clone(),
             hello,
@@ -339,6 +343,22 @@ mod tests {
             let error = refused(&endpoint, kind.into());
             assert_eq!((error.fault, error.retry()), (fault, retry));
             assert!(error.to_string().contains("run/echo.sock: "), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_longest_pauses_that_can_be_asked_for_are_no_longer_than_the_time_there_is() {
+        for first in [Duration::MAX, Duration::MAX / 2, Duration::from_secs(u64::MAX / 3)] {
+            let options = ClientOptions {
+                reconnect: Reconnect::Backoff { first, most: Duration::MAX },
+                connect_within: Duration::MAX,
+                ..ClientOptions::default()
+            };
+            let mut dialer = Dialer::new(&"nothing.sock".parse().unwrap(), &options).unwrap();
+            for _ in 0..3 {
+                dialer.again(Error::new(Fault::NoServer, "")).unwrap();
+                assert!(matches!(dialer.attempt, Attempt::At(at) if at <= dialer.until), "{first:?}");
+            }
         }
     }
 

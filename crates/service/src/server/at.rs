@@ -10,6 +10,7 @@ use crate::server::collector::{Collector, ServerCore, client};
 use crate::server::engine::{Engine, Fate, STOP_POLLING_EVERY};
 use crate::server::handler::Handler;
 use thalweg_reactor::{Key, Readiness};
+use thalweg_sync::contain::contain;
 
 /// Everything at hand.
 pub(crate) struct At<'t, H> {
@@ -24,7 +25,7 @@ impl<H: Handler> At<'_, H> {
     pub(crate) fn act(&mut self) -> usize {
         self.engine.turn += 1;
         if self.collector.answers && self.engine.answers.take_notified() {
-            self.handler.notified();
+            contain(|| self.handler.notified());
         }
         let heard = self.engine.sort_out(self.core, self.collector);
         let mut due = std::mem::take(&mut self.engine.due);
@@ -145,7 +146,7 @@ impl<H: Handler> At<'_, H> {
                 busy.dirty = false;
                 self.put_back(key, busy, Fate::Lives);
             } else if let Some(client) = self.engine.undelivered.pop() {
-                self.handler.undelivered(client);
+                contain(|| self.handler.undelivered(client));
             } else {
                 return;
             }

@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::Waker;
+use thalweg_sync::contain::contain;
 use thalweg_wire::service::Flow;
 
 /// Items that a producer may make without credit before its call is ended.
@@ -218,7 +219,7 @@ impl Call {
         state.held.clear();
         let others = [state.cancel_waker.take(), state.room_waker.take()];
         wake(state);
-        others.into_iter().flatten().for_each(Waker::wake);
+        others.into_iter().flatten().for_each(rouse);
         ended
     }
 
@@ -238,7 +239,7 @@ impl Call {
         } else {
             drop(state);
         }
-        room_waker.into_iter().for_each(Waker::wake);
+        room_waker.into_iter().for_each(rouse);
         nothing_held || congested
     }
 
@@ -272,9 +273,12 @@ impl Call {
 fn wake(mut state: parking_lot::MutexGuard<'_, State>) {
     let waker = state.waker.take();
     drop(state);
-    if let Some(waker) = waker {
-        waker.wake();
-    }
+    waker.into_iter().for_each(rouse);
+}
+
+/// A waker that panics is its producer's fault: the reactor's thread, which wakes it, has others to serve.
+fn rouse(waker: Waker) {
+    contain(|| waker.wake());
 }
 
 /// Calls that ended, to be used again: one that is answered at once allocates nothing.

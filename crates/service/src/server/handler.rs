@@ -42,7 +42,8 @@ pub struct Request<'a> {
 }
 
 /// Does the work, on the reactor's thread: answer at once, or hand the reply to the thread that will. Must
-/// not block.
+/// not block. A panic in any of these ends what panicked and nothing else: a request whose handler panicked
+/// is [`Abandoned`](thalweg_wire::fault::Fault::Abandoned) unless it was answered before.
 pub trait Handler {
     /// A request came.
     fn request(&mut self, request: Request<'_>, reply: Reply);

@@ -1,5 +1,7 @@
 //! The session without a socket: bytes are moved by hand.
 
+mod histories;
+
 use super::*;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
