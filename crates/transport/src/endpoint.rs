@@ -11,6 +11,11 @@ use std::str::FromStr;
 /// assert_eq!("run/echo.shm".parse(), Ok(Endpoint::Shared("run/echo.shm".into())));
 /// assert_eq!("-".parse::<Endpoint>().unwrap().to_string(), "-");
 /// assert!("run/echo".parse::<Endpoint>().is_err());
+///
+/// let directory = std::env::temp_dir();
+/// let endpoint = Endpoint::try_from(directory.join("echo.sock"))?;
+/// assert_eq!(endpoint.path(), Some(&*directory.join("echo.sock")));
+/// # Ok::<(), thalweg_transport::UnknownEndpoint>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Endpoint {
@@ -48,12 +53,30 @@ impl FromStr for Endpoint {
     type Err = UnknownEndpoint;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let path = PathBuf::from(text);
+        Self::try_from(Path::new(text))
+    }
+}
+
+/// As of its text, also of a path that is none: one whose bytes are not UTF-8.
+impl TryFrom<&Path> for Endpoint {
+    type Error = UnknownEndpoint;
+
+    fn try_from(path: &Path) -> Result<Self, Self::Error> {
+        Self::try_from(path.to_path_buf())
+    }
+}
+
+/// As of a borrowed path.
+impl TryFrom<PathBuf> for Endpoint {
+    type Error = UnknownEndpoint;
+
+    fn try_from(path: PathBuf) -> Result<Self, Self::Error> {
+        let is_directory = path.as_os_str().as_encoded_bytes().ends_with(b"/");
         match path.extension().and_then(|extension| extension.to_str()) {
-            Some("sock") if !text.ends_with('/') => Ok(Endpoint::Socket(path)),
-            Some("shm") if !text.ends_with('/') => Ok(Endpoint::Shared(path)),
-            _ if text == "-" => Ok(Endpoint::Stdio),
-            _ => Err(UnknownEndpoint(text.to_owned())),
+            Some("sock") if !is_directory => Ok(Endpoint::Socket(path)),
+            Some("shm") if !is_directory => Ok(Endpoint::Shared(path)),
+            _ if path.as_os_str() == "-" => Ok(Endpoint::Stdio),
+            _ => Err(UnknownEndpoint(path.display().to_string())),
         }
     }
 }
@@ -70,6 +93,8 @@ impl fmt::Display for Endpoint {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
 
     #[test]
     fn an_endpoint_is_told_by_its_ending_and_says_itself_again() {
@@ -79,6 +104,8 @@ mod tests {
             ("-", Endpoint::Stdio),
         ] {
             assert_eq!(text.parse(), Ok(endpoint.clone()));
+            assert_eq!(Endpoint::try_from(Path::new(text)), Ok(endpoint.clone()));
+            assert_eq!(Endpoint::try_from(PathBuf::from(text)), Ok(endpoint.clone()));
             assert_eq!(endpoint.to_string(), text);
             assert_eq!(endpoint.path().is_none(), text == "-");
         }
@@ -90,6 +117,14 @@ mod tests {
             let refused = text.parse::<Endpoint>().unwrap_err();
             assert_eq!(refused, UnknownEndpoint(text.to_owned()));
             assert!(refused.to_string().contains(text));
+            assert_eq!(Endpoint::try_from(Path::new(text)), Err(refused));
         }
+    }
+
+    #[test]
+    fn a_path_need_not_be_text() {
+        let path = Path::new(OsStr::from_bytes(b"run/\xff.sock"));
+        assert_eq!(Endpoint::try_from(path), Ok(Endpoint::Socket(path.to_path_buf())));
+        assert!(Endpoint::try_from(Path::new(OsStr::from_bytes(b"run/a.soc\xff"))).is_err());
     }
 }
