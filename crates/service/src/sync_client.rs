@@ -32,6 +32,8 @@ pub struct SyncClient {
 #[derive(Debug)]
 struct Current {
     call: CallId,
+    /// What the call was given.
+    options: CallOptions,
     /// Items taken since credit was last given.
     taken: u32,
 }
@@ -65,7 +67,7 @@ impl SyncClient {
             self.client.forget(left.call);
         }
         let call = self.client.call(request, options)?;
-        self.current = Some(Current { call, taken: 0 });
+        self.current = Some(Current { call, options, taken: 0 });
         Ok(())
     }
 
@@ -90,7 +92,7 @@ impl Call for SyncClient {
         let Some(current) = &mut self.current else {
             return Err(Error::new(Fault::BadArgument, "nothing was asked"));
         };
-        let window = self.client.window(self.options);
+        let window = self.client.window(current.options);
         if current.taken > 0 && current.taken >= window.div_ceil(2) {
             self.client.grant(current.call, current.taken);
             current.taken = 0;

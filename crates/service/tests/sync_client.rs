@@ -77,3 +77,34 @@ fn a_stream_that_is_left_is_cancelled_without_another_call() {
         assert_eq!(client.receive().unwrap_err().fault, Fault::BadArgument, "nothing was asked");
     }
 }
+
+#[test]
+fn a_stream_gives_credit_by_what_it_was_given_itself_whatever_further_calls_are_given() {
+    const ITEMS: u32 = 20;
+    let (endpoint, peer) = serve(Way::Multiplexed, |peer| {
+        let request = peer.request().header;
+        let mut credit = request.credit;
+        for item in 0..ITEMS {
+            while credit == 0 {
+                let told = peer.request().header;
+                assert_eq!(told.kind, Kind::Credit, "it waits for items, and gives nothing for them");
+                credit += told.credit;
+            }
+            credit -= 1;
+            peer.send(Header::new(Kind::Item, request.id, 0), &item.to_le_bytes());
+        }
+    });
+    let mut client = SyncClient::connect(&endpoint, options(Way::Multiplexed)).unwrap();
+    let call = |credit| CallOptions {
+        credit: Some(credit),
+        deadline: Some(std::time::Duration::from_secs(60)),
+        ..CallOptions::default()
+    };
+    client.set_options(call(2));
+    client.send(b"count").unwrap();
+    client.set_options(call(1_000));
+    for item in 0..ITEMS {
+        assert_eq!(client.receive().unwrap(), item.to_le_bytes());
+    }
+    peer.join();
+}
