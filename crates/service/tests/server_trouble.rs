@@ -9,10 +9,11 @@ use proptest::prelude::*;
 use std::io::Write;
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
-use thalweg_service::{Reply, Request, ServerOptions};
+use std::task::{Wake, Waker};
+use thalweg_service::{ClientId, Handler, Reply, Request, ServerOptions};
 use thalweg_wire::fault::Fault;
 use thalweg_wire::frame::{HELLO_BYTES, Header, Hello, Kind, Welcome};
-use thalweg_wire::service::error_frame;
+use thalweg_wire::service::{Flow, error_frame};
 
 fn echo(request: Request<'_>, reply: Reply) {
     reply.end(request.frame);
@@ -75,6 +76,74 @@ fn a_panic_ends_its_call_and_nothing_else() {
     assert_eq!(peer.receive(), end(4, b"fine"));
     let statistics = server.stop();
     assert_eq!((statistics.requests, statistics.answers, statistics.in_flight), (4, 4, 0));
+}
+
+/// Panics wherever it is told of something.
+struct Panics(Vec<Reply>);
+
+struct PanickingWaker;
+
+impl Wake for PanickingWaker {
+    fn wake(self: Arc<Self>) {
+        panic!("as the test wants it");
+    }
+}
+
+impl Handler for Panics {
+    fn request(&mut self, request: Request<'_>, mut reply: Reply) {
+        let waker = Waker::from(Arc::new(PanickingWaker));
+        match request.frame {
+            b"keep" => {
+                reply.when_cancelled(&waker);
+                self.0.push(reply);
+            }
+            b"wait for credit" => {
+                while reply.item(b"item") == Flow::Go {}
+                reply.changed(&waker);
+                self.0.push(reply);
+            }
+            frame => reply.end(frame),
+        }
+    }
+
+    fn notified(&mut self) {
+        panic!("as the test wants it");
+    }
+
+    fn undelivered(&mut self, _: ClientId) {
+        self.0.clear();
+        panic!("as the test wants it");
+    }
+}
+
+#[test]
+fn a_panic_of_what_is_told_of_something_ends_nothing() {
+    let options = ServerOptions { stream_credit: 2, ..options() };
+    let (notifiers, notifier) = channel();
+    let server = Running::start(options, "test.sock", move |server| {
+        notifiers.send(server.notifier()).unwrap();
+        server.serve(Panics(Vec::new()))
+    });
+    let mut peer = Peer::multiplexed(&server.path);
+    let still_serves = |peer: &mut Peer, id| {
+        peer.call(id, b"fine");
+        let came = std::iter::from_fn(|| Some(peer.receive())).find(|came| came.kind == Kind::End);
+        assert_eq!(came, Some(end(id, b"fine")));
+    };
+    notifier.recv().unwrap().notify();
+    still_serves(&mut peer, 1);
+    peer.call(2, b"keep");
+    peer.send(Header::new(Kind::Cancel, 2, 0), b"");
+    is_fault(&peer.receive(), 2, Fault::Cancelled);
+    still_serves(&mut peer, 3);
+    peer.call(4, b"wait for credit");
+    peer.send(Header { credit: 2, ..Header::new(Kind::Credit, 4, 0) }, b"");
+    still_serves(&mut peer, 5);
+    drop(peer);
+    let mut successor = Peer::multiplexed(&server.path);
+    still_serves(&mut successor, 6);
+    drop(successor);
+    assert_eq!(server.stop().in_flight, 0);
 }
 
 #[test]
@@ -431,4 +500,75 @@ proptest! {
 fn harmed() -> &'static Running {
     static SERVER: std::sync::OnceLock<Running> = std::sync::OnceLock::new();
     SERVER.get_or_init(|| Running::new(echo))
+}
+
+#[test]
+fn every_request_that_was_taken_is_counted_and_so_is_its_end() {
+    let options = ServerOptions { frame_bytes_max: 100, ..options() };
+    let (server, kept, _) = holding(options);
+    let mut peer = Peer::multiplexed(&server.path);
+    peer.call(1, &[0; 101]);
+    is_fault(&peer.receive(), 1, Fault::FrameTooLarge);
+    peer.call(2, b"hold");
+    let cancelled = kept.recv().unwrap();
+    peer.cancel(2);
+    is_fault(&peer.receive(), 2, Fault::Cancelled);
+    peer.call(3, b"hold");
+    let left = kept.recv().unwrap();
+    drop(peer);
+    eventually(|| left.is_cancelled());
+    drop((cancelled, left));
+    let mut wrong = Peer::multiplexed(&server.path);
+    wrong.send(Header::new(Kind::Item, 4, 0), b"no request");
+    is_fault(&wrong.receive(), 4, Fault::BadFrame);
+    let statistics = server.stop();
+    assert_eq!((statistics.requests, statistics.answers, statistics.in_flight), (2, 2, 0));
+}
+
+/// A refusal is longer than what it refuses may be.
+#[test]
+fn a_client_that_never_reads_what_it_is_refused_is_not_read_from_either() {
+    let options = ServerOptions { unsent_bytes_max: 256 * 1024, frame_bytes_max: 8, ..options() };
+    let server = Running::with(options, "test.sock", echo);
+    for plain in [true, false] {
+        let mut peer = if plain { Peer::plain(&server.path) } else { Peer::multiplexed(&server.path) };
+        let mut frame = Header::new(Kind::Request, 5, 9).encode().to_vec();
+        if plain {
+            frame = 9_u32.to_le_bytes().to_vec();
+        }
+        frame.extend_from_slice(&[7; 9]);
+        let frames = frame.repeat(1_000);
+        peer.stream.set_nonblocking(true).unwrap();
+        let (mut sent, mut refusals) = (0, 0);
+        while refusals < 20 {
+            match peer.stream.write(&frames[sent % frames.len()..]) {
+                Ok(count) => (sent, refusals) = (sent + count, 0),
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                    refusals += 1;
+                    std::thread::sleep(std::time::Duration::from_millis(5));
+                }
+                Err(error) => panic!("{error}"),
+            }
+            assert!(sent < 16 << 20, "somebody holds what nobody reads");
+        }
+        // One that changes its mind is told of each, and heard behind them.
+        peer.stream.set_nonblocking(false).unwrap();
+        for _ in 0..sent / frame.len() {
+            if plain {
+                peer.receive_plain();
+            } else {
+                is_fault(&peer.receive(), 5, Fault::FrameTooLarge);
+            }
+        }
+        peer.stream.write_all(&frame[sent % frame.len()..]).unwrap();
+        if plain {
+            peer.receive_plain();
+            peer.send_plain(b"heard");
+            assert_eq!(peer.receive_plain(), b"heard");
+        } else {
+            peer.receive();
+            peer.call(6, b"heard");
+            assert_eq!(peer.receive(), end(6, b"heard"));
+        }
+    }
 }

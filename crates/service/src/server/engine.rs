@@ -178,6 +178,8 @@ impl Engine {
     ) {
         let mut is_heard = busy.has_answered_all() && busy.stage != Stage::Reset;
         self.statistics.in_flight_bytes -= busy.in_flight.bytes() as u64;
+        // They end with their client, whatever their handlers go on to do.
+        self.statistics.answers += busy.in_flight.len() as u64;
         for begun in busy.in_flight.drain() {
             self.abandon(&begun.call);
         }

@@ -24,12 +24,7 @@ impl Engine {
         let phase = match opening(busy.input.unread()) {
             Ok(None) => return None,
             Ok(Some(Opening::Plain)) if shared_only => {
-                self.refuse(
-                    busy,
-                    Framing::Plain,
-                    Fault::NoSharedMemory,
-                    "begin with a hello that asks for it",
-                );
+                self.tell(busy, Framing::Plain, Fault::NoSharedMemory, "begin with a hello that asks for it");
                 busy.stage = Stage::Closing;
                 return None;
             }

@@ -46,7 +46,7 @@ impl<H: Handler> At<'_, H> {
                     let first_bytes = cut::first_bytes(unread, head);
                     return busy.input.announce(first_bytes);
                 }
-                // What is too long takes no place, and is refused at once.
+                // What is too long takes no place, and is refused as soon as that can be told.
                 Cut::Request(head) if self.engine.is_overfull(busy, head.length) => {
                     busy.next_bytes = head.length;
                     busy.input.wait(self.core.now_ms());
@@ -55,6 +55,11 @@ impl<H: Handler> At<'_, H> {
                         return;
                     }
                     self.engine.shed(busy, head);
+                }
+                // Each is refused with more bytes than it may have had.
+                Cut::TooLong { .. } if busy.answered_bytes() > self.engine.options.unsent_bytes_max => {
+                    busy.next_bytes = 0;
+                    return self.engine.pause((key, phase), busy);
                 }
                 Cut::Request(head) => {
                     let last = unread.len() == head.total();
@@ -156,10 +161,10 @@ impl Engine {
             Cut::TooLong { id, bytes } => {
                 busy.input.skip(bytes);
                 let message = format!("{} bytes are allowed", self.options.frame_bytes_max);
-                self.refuse(busy, Self::framing(phase, id), Fault::FrameTooLarge, &message);
+                self.tell(busy, Self::framing(phase, id), Fault::FrameTooLarge, &message);
             }
             Cut::Wrong { id, fault } => {
-                self.refuse(busy, Self::framing(phase, id), fault, "the connection ends");
+                self.tell(busy, Self::framing(phase, id), fault, "the connection ends");
                 busy.stage = Stage::Closing;
             }
             Cut::More | Cut::Request(_) => {}
@@ -169,6 +174,11 @@ impl Engine {
     /// Answers a call that does not begin.
     pub(crate) fn refuse(&mut self, busy: &mut Busy, framing: Framing, fault: Fault, message: &str) {
         self.statistics.answers += 1;
+        self.tell(busy, framing, fault, message);
+    }
+
+    /// Says a fault where an answer would stand, of whatever came.
+    pub(crate) fn tell(&mut self, busy: &mut Busy, framing: Framing, fault: Fault, message: &str) {
         let says = if fault.says() == message { message.to_owned() } else { format!("{fault}: {message}") };
         let frame = error_frame(&self.options.error_tag, &says);
         let start = busy.output.buffer().len();

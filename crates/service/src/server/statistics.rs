@@ -8,13 +8,14 @@ pub struct Statistics {
     pub clients: u64,
     /// Of them over shared memory.
     pub shared_clients: u64,
-    /// Calls that were handed to a handler and have not been answered.
+    /// Calls that were handed to a handler, and that it has not ended: one that ended for its client alone is
+    /// still among them.
     pub in_flight: u64,
     /// Bytes of their requests, as far as their clients are connected.
     pub in_flight_bytes: u64,
-    /// Requests that came.
+    /// Requests that came, but those that were too long to be taken.
     pub requests: u64,
-    /// Calls that ended, refused ones included.
+    /// Of these, those whose calls ended: answered, refused, cancelled, overdue, or left by a client that is gone.
     pub answers: u64,
     /// System calls that read.
     pub reads: u64,
