@@ -279,6 +279,32 @@ fn streams_that_wait_for_their_turn_hold_no_more_than_they_may() {
 }
 
 #[test]
+fn streams_that_wait_for_their_turn_hold_no_more_each_time_their_client_takes_something() {
+    let (server, kept) = keeping(ServerOptions { unsent_bytes_max: 64 << 10, ..options() });
+    let mut peer = Peer::plain(&server.path);
+    (0..2).for_each(|_| peer.send_plain(b"keep"));
+    let [mut first, mut second] = [kept.recv().unwrap(), kept.recv().unwrap()];
+    let (large, piece) = (vec![7; 4 << 20], vec![7; 40 << 10]);
+    assert_eq!([second.item(&piece), second.item(&piece)], [Flow::Go; 2]);
+    eventually(|| second.flow() == Flow::Wait);
+    for _ in 0..3 {
+        assert_eq!(first.item(&large), Flow::Go);
+        assert_eq!(peer.receive_plain(), large);
+        eventually(|| first.flow() == Flow::Go);
+        assert_eq!(first.item(b"small"), Flow::Go);
+        assert_eq!(peer.receive_plain(), b"small");
+        assert_eq!(second.flow(), Flow::Wait, "as much as may waits there already");
+    }
+    first.end(b"first");
+    for expected in [b"first", &piece[..], &piece] {
+        assert_eq!(peer.receive_plain(), expected);
+    }
+    eventually(|| second.flow() == Flow::Go);
+    second.end(b"second");
+    assert_eq!(peer.receive_plain(), b"second");
+}
+
+#[test]
 fn a_stream_that_begins_while_too_much_is_unsent_waits_like_the_others() {
     let (server, kept) = keeping(ServerOptions { unsent_bytes_max: 4 << 20, ..options() });
     let mut peer = Peer::multiplexed(&server.path);

@@ -118,8 +118,11 @@ impl Engine {
             let Some(busy) = client(core, place.key).and_then(|client| client.busy.as_mut()) else {
                 continue;
             };
-            let congested = busy.congested;
-            let Some(begun) = busy.in_flight.find_very(place.id, place.serial) else { continue };
+            let Busy { in_flight, order, waiting_bytes, congested, .. } = &mut **busy;
+            let Some(begun) = in_flight.find_very(place.id, place.serial) else { continue };
+            let waits = begun.turn.as_ref().is_some_and(|turn| !order.is_first(turn.sequence));
+            // One that waits for its turn behind as much as may wait has room once that comes.
+            let congested = *congested || waits && *waiting_bytes > self.options.unsent_bytes_max;
             if begun.call.grant(grant, congested) {
                 continue;
             }
