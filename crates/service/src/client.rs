@@ -215,15 +215,16 @@ impl Client {
         self.session.grant(call, items);
     }
 
-    /// Writes what is queued, as far as it can be now. A foreign loop is told again of what came and was not
-    /// taken.
+    /// Writes what is queued, as far as it can be now. A foreign loop is told of room for the rest, and again
+    /// of what came and was not taken.
     ///
     /// # Errors
     /// Only those that the calls report too: they fail with a connection that ended.
     pub fn flush(&mut self) -> Result<(), Error> {
         self.write_out();
-        // What was read, or a connection that ended left behind, stands where no socket tells of it.
-        if self.session.is_ready() { self.leave_watched() } else { Ok(()) }
+        // What was read, or a connection that ended left behind, stands where no socket tells of it; and of
+        // room none tells that was watched for answers alone.
+        if self.session.is_ready() || self.session.has_unsent() { self.leave_watched() } else { Ok(()) }
     }
 
     /// Writes what is queued, waits as it may for something to come, and reads it: then [`Client::next`] has

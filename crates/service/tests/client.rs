@@ -138,6 +138,28 @@ fn a_flush_tells_a_foreign_loop_again_of_what_was_not_taken() {
 }
 
 /// A plain client with a stream of a thousand items, 64 MiB in all, and a call behind it.
+#[test]
+fn what_a_flush_could_not_write_leaves_by_the_loop_once_there_is_room() {
+    for way in WAYS {
+        let (endpoint, _peer) = serve(way, echo);
+        let mut client = Client::connect(&endpoint, options(way)).unwrap();
+        client.descriptor().unwrap();
+        client.turn(Wait::Poll).unwrap();
+        let request = vec![7; 12 << 20];
+        let id = call(&mut client, &request);
+        client.flush().unwrap();
+        let answer = loop {
+            let ready = thalweg_sys::epoll::wait_readable(client.descriptor().unwrap(), 60_000).unwrap();
+            assert!(ready, "{way:?}: it was not told of room");
+            client.turn(Wait::Poll).unwrap();
+            if let Some(event) = client.take(id) {
+                break event.frame.len();
+            }
+        };
+        assert_eq!(answer, request.len());
+    }
+}
+
 fn behind_a_long_stream() -> (Serving, Client, CallId, CallId) {
     let (endpoint, peer) = serve(Way::Plain, |peer| {
         let (stream, answered) = (peer.request(), peer.request());
@@ -657,6 +679,17 @@ fn a_path_that_may_not_be_used_says_so_at_once() {
     // The superuser may use what nobody may.
     if UnixStream::connect(&path).is_err() {
         assert_eq!(outcome.unwrap_err().fault, Fault::PermissionDenied);
+    }
+}
+
+#[test]
+fn a_path_that_none_can_have_is_told_from_one_that_is_too_long() {
+    for (path, why) in
+        [("a\0b.sock".to_owned(), "zero byte"), (format!("{}.sock", "x".repeat(200)), "107 bytes")]
+    {
+        let refused = Client::connect(&Endpoint::Socket(path.into()), ClientOptions::default()).unwrap_err();
+        assert_eq!(refused.fault, Fault::BadArgument);
+        assert!(refused.detail.contains(why), "{refused}");
     }
 }
 

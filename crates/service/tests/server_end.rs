@@ -254,6 +254,13 @@ fn what_cannot_be_bound_says_why() {
     let nowhere: Endpoint = "/nowhere/at/all.sock".parse().unwrap();
     assert_eq!(fault(std::slice::from_ref(&nowhere), options()), Fault::BadArgument);
     assert_eq!(fault(&[nowhere], ServerOptions { in_flight_max: 0, ..options() }), Fault::BadArgument);
+    for none in ["a\0b.sock", "a\0b/c.sock"] {
+        assert_eq!(fault(&[Endpoint::Socket(none.into())], options()), Fault::BadArgument, "{none:?}");
+    }
+    let long = Endpoint::Socket(format!("{}.sock", "x".repeat(200)).into());
+    let refused = Server::bind(&[long], options()).unwrap_err();
+    assert_eq!(refused.fault, Fault::BadArgument);
+    assert!(refused.to_string().contains("107 bytes"), "{refused}");
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("a file.sock");
     std::fs::write(&file, b"precious").unwrap();

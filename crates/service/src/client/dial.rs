@@ -317,9 +317,8 @@ fn refused(endpoint: &Endpoint, error: io::Error) -> Error {
         io::ErrorKind::ConnectionRefused => (Fault::NoServer, "its server is gone: start it"),
         io::ErrorKind::WouldBlock => (Fault::ConnectTimeout, "too many wait to be taken"),
         io::ErrorKind::PermissionDenied => (Fault::PermissionDenied, "run as the user who runs its server"),
-        io::ErrorKind::InvalidInput | io::ErrorKind::InvalidFilename => {
-            (Fault::BadArgument, "a socket's path has at most 107 bytes")
-        }
+        io::ErrorKind::InvalidInput => (Fault::BadArgument, "a path has no zero byte"),
+        io::ErrorKind::InvalidFilename => (Fault::BadArgument, "a socket's path has at most 107 bytes"),
         _ => (Fault::System, "it could not be connected to"),
     };
     Error::system(fault, format!("{endpoint}: {what}"), error)

@@ -64,25 +64,29 @@ fn insert(
     })
 }
 
-/// What is not found is where the path would be: the path itself need not be there.
+/// What the kernel says in its own terms, in those of a path. What is not found is the directory: the path
+/// itself need not be there.
 fn explained(path: &Path, error: io::Error) -> io::Error {
     let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
-    match directory {
-        Some(directory) if error.kind() == io::ErrorKind::NotFound => {
-            let what = format!("there is no directory {}: make it first", directory.display());
-            io::Error::new(io::ErrorKind::NotFound, what)
+    let explanation = match (error.kind(), directory) {
+        (io::ErrorKind::NotFound, Some(directory)) => {
+            format!("there is no directory {}: make it first", directory.display())
         }
-        _ => error,
-    }
+        (io::ErrorKind::InvalidInput, _) => "a path has no zero byte".to_owned(),
+        (io::ErrorKind::InvalidFilename, _) => "a socket's path has at most 107 bytes".to_owned(),
+        _ => return error,
+    };
+    io::Error::new(error.kind(), explanation)
 }
 
 fn fault_of(error: &io::Error) -> Fault {
     match error.kind() {
         io::ErrorKind::AddrInUse => Fault::AddressInUse,
         io::ErrorKind::PermissionDenied => Fault::PermissionDenied,
-        io::ErrorKind::AlreadyExists | io::ErrorKind::NotFound | io::ErrorKind::InvalidFilename => {
-            Fault::BadArgument
-        }
+        io::ErrorKind::AlreadyExists
+        | io::ErrorKind::NotFound
+        | io::ErrorKind::InvalidInput
+        | io::ErrorKind::InvalidFilename => Fault::BadArgument,
         _ => Fault::System,
     }
 }
