@@ -5,54 +5,42 @@
 //! [`Server::turn`] with [`Server::next`] keep what came until it is asked for, for a program with a loop of
 //! its own.
 //!
+//! The parts: `engine` is the server's state, and `turn` acts on what a turn of its reactor brought, which
+//! `collector` noted; `connection` is all that concerns one client, `calls` what other threads touch of a call;
+//! `drain` ends it all. `handler`, `options` and `statistics` are what a program sees.
+//!
 //! *Ownership*: everything belongs to the thread that runs the server. Replies and stoppers may go anywhere.
 //!
 //! *Invariants*: every request that was handed out is answered exactly once, by its reply or by that being
 //! dropped; everything has a bound, and at a bound a connection is not read from, never dropped; a client
 //! that does not read, or sends half a frame, holds up nobody but itself. Checked by `tests/`.
 
-mod accept;
-mod ahead;
-mod answers;
-mod at;
-mod bind;
-mod busy;
-mod call;
-mod client;
+mod calls;
 mod collector;
-mod cut;
+mod connection;
 mod drain;
 mod engine;
-mod flow;
-mod framing;
 #[cfg(fuzzing)]
 pub(crate) mod fuzzing;
 mod handler;
-mod in_flight;
-mod inline;
-mod input;
-mod opening;
 mod options;
-mod reply;
-mod send;
-mod serve;
-mod settle;
 mod statistics;
+mod turn;
 
+pub use self::calls::reply::Reply;
 pub use self::handler::{ClientId, Handler, Incoming, Request};
 pub use self::options::ServerOptions;
-pub use self::reply::Reply;
 pub use self::statistics::Statistics;
 
-pub(crate) use self::answers::{Answers, Batch, Place, Taker};
-pub(crate) use self::call::{Call, Calls};
-pub(crate) use self::framing::Framing;
-pub(crate) use self::inline::handle;
+pub(crate) use self::calls::answers::{Answers, Batch, Place, Taker};
+pub(crate) use self::calls::call::{Call, Calls};
+pub(crate) use self::calls::framing::Framing;
+pub(crate) use self::calls::inline::handle;
 
-use self::at::At;
 use self::collector::Collector;
 use self::engine::Engine;
 use self::handler::Serial;
+use self::turn::ServerTurn;
 use crate::Error;
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -236,9 +224,9 @@ impl Server {
             self.reactor.hear();
             let (core, collector) = self.reactor.parts();
             let (engine, handler) = (&mut self.engine, &mut self.queue);
-            let mut at = At { engine, core, collector, handler };
-            at.act();
-            let has_drained = at.has_drained();
+            let mut turn = ServerTurn { engine, core, collector, handler };
+            turn.act();
+            let has_drained = turn.has_drained();
             if has_drained && !self.is_stopped {
                 // Nothing is left that could wake a foreign loop, which may ask behind turns only.
                 core.handle().nudge();
@@ -265,12 +253,12 @@ impl Server {
     fn cycle<H: Handler>(&mut self, wait: Wait, handler: &mut H) -> Result<usize, Error> {
         let count = self.reactor.gather(TURN_MAX, wait)?;
         let (core, collector) = self.reactor.parts();
-        let mut at = At { engine: &mut self.engine, core, collector, handler };
-        let heard = at.act();
-        if at.core.take_stop() {
-            at.begin_to_drain();
+        let mut turn = ServerTurn { engine: &mut self.engine, core, collector, handler };
+        let heard = turn.act();
+        if turn.core.take_stop() {
+            turn.begin_to_drain();
         }
-        self.is_stopped = at.has_drained();
+        self.is_stopped = turn.has_drained();
         Ok(count + heard)
     }
 

@@ -3,7 +3,7 @@
 //! The reactor calls a handler that lives as long as it does; a server's handler is borrowed for one run. So
 //! the reactor's part only notes, and the server acts between turns, with everything at hand.
 
-use crate::server::client::{Client, Entry};
+use crate::server::connection::slot::{Client, Entry};
 use std::convert::Infallible;
 use thalweg_reactor::{Core, Handler, Key, Look, Readiness};
 

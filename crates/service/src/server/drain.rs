@@ -7,17 +7,17 @@
 //! grace period clients are disconnected, whatever they are owed. Handlers are waited for without a limit:
 //! once the run returns, none uses the server.
 
-use crate::server::at::At;
-use crate::server::busy::{NEVER_MS, Stage};
-use crate::server::client::{Entry, Phase};
 use crate::server::collector::{Collector, ServerCore, client};
+use crate::server::connection::busy::{NEVER_MS, Stage};
+use crate::server::connection::slot::{Entry, Phase};
 use crate::server::engine::Engine;
 use crate::server::handler::Handler;
+use crate::server::turn::ServerTurn;
 use thalweg_reactor::Key;
 use thalweg_transport::RING_BYTES_DEFAULT;
 use thalweg_wire::frame::{Header, Kind};
 
-impl<H: Handler> At<'_, H> {
+impl<H: Handler> ServerTurn<'_, H> {
     pub(crate) fn begin_to_drain(&mut self) {
         let Self { engine, core, .. } = self;
         if engine.draining {

@@ -1,17 +1,14 @@
 //! What a server does with what a turn of its reactor brought.
 //!
-//! The parts, each a file: `at` takes each connection up and puts it back, `accept` lets clients in,
-//! `opening` finds out what kind of connection each is, `serve` cuts its input into calls and has them
-//! handled, `ahead` hears what is said behind a call that may not begin, `settle` brings in what was answered
-//! elsewhere, `flow` does cancelling and deadlines, `send` writes and applies back-pressure, `drain` ends it
-//! all.
+//! The state that all connections share, and what is done to a connection as a whole: it is read from, lost,
+//! removed. What becomes of its bytes is in [`connection`](super::connection).
 
-use crate::server::accept::Source;
-use crate::server::answers::{Answers, Batch, Place};
-use crate::server::busy::{Busy, Spare, Stage};
-use crate::server::call::{Calls, Grant};
-use crate::server::client::{Client, Entry};
+use crate::server::calls::answers::{Answers, Batch, Place};
+use crate::server::calls::call::{Calls, Grant};
 use crate::server::collector::{Collector, ServerCore, client};
+use crate::server::connection::accept::Source;
+use crate::server::connection::busy::{Busy, Spare, Stage};
+use crate::server::connection::slot::{Client, Entry};
 use crate::server::handler::ClientId;
 use crate::server::options::ServerOptions;
 use crate::server::statistics::Statistics;

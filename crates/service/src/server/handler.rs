@@ -1,6 +1,6 @@
 //! What a server hands to the code that does the work, and the three forms that this code may have.
 
-use crate::server::reply::Reply;
+use crate::server::calls::reply::Reply;
 use std::collections::VecDeque;
 use std::fmt;
 use std::time::Instant;

@@ -44,6 +44,21 @@ pub struct ServerOptions {
     pub same_user_only: bool,
 }
 
+impl ServerOptions {
+    /// The defaults for the service of a schema: `schema` is its generated hash, `error_tag` the tag of its
+    /// error.
+    ///
+    /// ```
+    /// use thalweg_service::ServerOptions;
+    /// # const SCHEMA_HASH: [u8; 32] = [7; 32];
+    /// let options = ServerOptions::of(SCHEMA_HASH, "EchoErrorResponse");
+    /// assert_eq!((options.schema, &*options.error_tag), (SCHEMA_HASH, "EchoErrorResponse"));
+    /// ```
+    pub fn of(schema: SchemaHash, error_tag: impl Into<Cow<'static, str>>) -> Self {
+        Self { schema, error_tag: error_tag.into(), ..Self::default() }
+    }
+}
+
 impl Default for ServerOptions {
     fn default() -> Self {
         Self {

@@ -1,10 +1,10 @@
 //! A connection's first bytes: what kind it is, and whether it is welcome.
 
-use crate::server::busy::{Busy, Stage};
-use crate::server::client::{Entry, Phase, Ring};
+use crate::server::calls::framing::Framing;
 use crate::server::collector::{Collector, ServerCore, client};
+use crate::server::connection::busy::{Busy, Stage};
+use crate::server::connection::slot::{Entry, Phase, Ring};
 use crate::server::engine::Engine;
-use crate::server::framing::Framing;
 use std::os::fd::AsFd;
 use thalweg_reactor::{Interest, Key};
 use thalweg_transport::{RING_BYTES, SharedEnd, Written};

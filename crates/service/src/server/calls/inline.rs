@@ -1,18 +1,18 @@
 //! Answers that are given while the handler is still being called, on the reactor's own thread.
 //!
 //! They need no mailbox, no lock and no allocation: while a handler runs, the connection's output lies in a
-//! variable of this thread beside the call it is for, and a [`Reply`](super::Reply) for that very call writes
+//! variable of this thread beside the call it is for, and a [`Reply`](crate::Reply) for that very call writes
 //! into it. Calls are told apart by their address, which is theirs alone while they live, so a reply that
 //! belongs to another call, server or thread never finds itself here.
 
-use crate::server::call::Call;
-use crate::server::framing::Framing;
+use crate::server::calls::call::Call;
+use crate::server::calls::framing::Framing;
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 /// The call that is being handled on this thread.
-struct Here {
+struct InlineCall {
     /// Its address; 0 for none.
     call: usize,
     framing: Framing,
@@ -22,11 +22,11 @@ struct Here {
     ended: bool,
 }
 
-const NOBODY: Here =
-    Here { call: 0, framing: Framing::Plain, output: Vec::new(), full_at: usize::MAX, ended: false };
+const NONE: InlineCall =
+    InlineCall { call: 0, framing: Framing::Plain, output: Vec::new(), full_at: usize::MAX, ended: false };
 
 thread_local! {
-    static HERE: RefCell<Here> = const { RefCell::new(NOBODY) };
+    static HERE: RefCell<InlineCall> = const { RefCell::new(NONE) };
 }
 
 fn address(call: &Arc<Call>) -> usize {
@@ -42,7 +42,8 @@ pub(crate) fn handle(
     full_at: usize,
     handler: impl FnOnce(),
 ) -> bool {
-    let here = Here { call: address(call), framing, output: std::mem::take(output), full_at, ended: false };
+    let here =
+        InlineCall { call: address(call), framing, output: std::mem::take(output), full_at, ended: false };
     // A handler may itself turn another server on this thread.
     let before = HERE.with(|place| place.replace(here));
     let _ = catch_unwind(AssertUnwindSafe(handler));

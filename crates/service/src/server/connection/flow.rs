@@ -1,10 +1,10 @@
 //! Calls that end before their handlers do: cancelled, overdue, or left by a client that is gone.
 
-use crate::server::answers::Place;
-use crate::server::busy::{Busy, NEVER_MS};
-use crate::server::call::Call;
-use crate::server::client::Entry;
+use crate::server::calls::answers::Place;
+use crate::server::calls::call::Call;
 use crate::server::collector::{ServerCore, client};
+use crate::server::connection::busy::{Busy, NEVER_MS};
+use crate::server::connection::slot::Entry;
 use crate::server::engine::Engine;
 use std::sync::Arc;
 use thalweg_reactor::Key;

@@ -2,25 +2,25 @@
 //! the turn brought, and the handler.
 //!
 //! *A connection's box* ([`Busy`]) is taken out of its slot while something is done to it and put back, given
-//! to the spare ones, or lost with the connection at the end of that ([`At::put_back`]).
+//! to the spare ones, or lost with the connection at the end of that ([`ServerTurn::put_back`]).
 
-use crate::server::busy::{Busy, Stage};
-use crate::server::client::Client;
 use crate::server::collector::{Collector, ServerCore, client};
+use crate::server::connection::busy::{Busy, Stage};
+use crate::server::connection::slot::Client;
 use crate::server::engine::{Engine, Fate, STOP_POLLING_EVERY};
 use crate::server::handler::Handler;
 use thalweg_reactor::{Key, Readiness};
 use thalweg_sync::contain::contain;
 
 /// Everything at hand.
-pub(crate) struct At<'t, H> {
+pub(crate) struct ServerTurn<'t, H> {
     pub(crate) engine: &'t mut Engine,
     pub(crate) core: &'t mut ServerCore,
     pub(crate) collector: &'t mut Collector,
     pub(crate) handler: &'t mut H,
 }
 
-impl<H: Handler> At<'_, H> {
+impl<H: Handler> ServerTurn<'_, H> {
     /// Acts on everything that a turn brought, and on what lies in rings; how many of them had something.
     pub(crate) fn act(&mut self) -> usize {
         self.engine.turn += 1;

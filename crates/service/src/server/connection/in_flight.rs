@@ -2,8 +2,8 @@
 //! client, by cancelling or a deadline, while their handlers go on, by serial. Both count against the
 //! connection's bounds of calls and of bytes, because a handler keeps the request that it is to answer.
 
-use crate::server::call::Call;
-use crate::server::framing::Framing;
+use crate::server::calls::call::Call;
+use crate::server::calls::framing::Framing;
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 use std::sync::Arc;

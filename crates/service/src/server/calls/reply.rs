@@ -1,9 +1,9 @@
 //! The right, and the duty, to answer one call, from any thread.
 
 use crate::server::ClientId;
-use crate::server::answers::Place;
-use crate::server::call::{Admitted, Call};
-use crate::server::inline;
+use crate::server::calls::answers::Place;
+use crate::server::calls::call::{Admission, Call};
+use crate::server::calls::inline;
 use std::fmt;
 use std::sync::Arc;
 use std::task::Waker;
@@ -79,7 +79,7 @@ impl Reply {
             return Flow::Gone;
         }
         match call.admit(frame) {
-            Admitted::Leaves(flow) => {
+            Admission::Leaves(flow) => {
                 let here = |output: &mut Vec<u8>| {
                     output.extend_from_slice(frame);
                     None
@@ -99,12 +99,12 @@ impl Reply {
                     }
                 }
             }
-            Admitted::Held => {
+            Admission::Held => {
                 (self.holds, self.queues) = (true, true);
                 Flow::Wait
             }
-            Admitted::Unwanted => Flow::Gone,
-            Admitted::Overrun => {
+            Admission::Unwanted => Flow::Gone,
+            Admission::Overrun => {
                 self.refuse(Fault::Overrun, "wait for credit between items");
                 Flow::Gone
             }

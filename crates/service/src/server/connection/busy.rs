@@ -5,8 +5,8 @@
 //! and buffers, last used first, so that a steady load runs on warm memory and an idle client costs its slot
 //! and nothing else.
 
-use crate::server::in_flight::InFlight;
-use crate::server::input::{Input, READ_BYTES};
+use crate::server::connection::in_flight::InFlight;
+use crate::server::connection::input::{Input, READ_BYTES};
 use std::collections::VecDeque;
 use thalweg_reactor::Ordered;
 use thalweg_transport::Unsent;

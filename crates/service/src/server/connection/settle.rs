@@ -6,10 +6,10 @@
 //! *Credit is given last* ([`Engine::grant_all`]): items that were held back for want of it may leave only
 //! behind those that were pushed before them, so when there are any, what was pushed is taken once more.
 
-use crate::server::answers::{Piece, Place};
-use crate::server::busy::Busy;
-use crate::server::call::{Grant, Held};
+use crate::server::calls::answers::{Piece, Place};
+use crate::server::calls::call::{Grant, Held};
 use crate::server::collector::{ServerCore, client};
+use crate::server::connection::busy::Busy;
 use crate::server::engine::Engine;
 use thalweg_reactor::Key;
 use thalweg_wire::frame::Kind;

@@ -1,6 +1,6 @@
 //! A connection's slot in the reactor's slab, kept small: most clients are idle most of the time.
 
-use crate::server::busy::Busy;
+use crate::server::connection::busy::Busy;
 use std::io::{self, IoSlice};
 use std::os::fd::BorrowedFd;
 use thalweg_reactor::Key;

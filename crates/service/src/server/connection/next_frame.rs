@@ -5,7 +5,7 @@ use thalweg_wire::frame::{HEADER_BYTES, Header, Kind, LENGTH_BYTES, LENGTH_MAX};
 
 /// What comes next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Cut {
+pub(crate) enum NextFrame {
     /// More bytes are needed.
     More,
     /// A request that is there as a whole.
@@ -43,44 +43,44 @@ impl RequestHead {
 
 /// Cuts a plain connection's input.
 #[inline]
-pub(crate) fn plain(unread: &[u8], length_max: u32) -> Cut {
-    let Some(length) = unread.first_chunk::<LENGTH_BYTES>() else { return Cut::More };
+pub(crate) fn plain(unread: &[u8], length_max: u32) -> NextFrame {
+    let Some(length) = unread.first_chunk::<LENGTH_BYTES>() else { return NextFrame::More };
     let length = u32::from_le_bytes(*length);
     if length > LENGTH_MAX {
-        return Cut::Wrong { id: 0, fault: Fault::BadFrame };
+        return NextFrame::Wrong { id: 0, fault: Fault::BadFrame };
     }
     if length > length_max {
-        return Cut::TooLong { id: 0, bytes: LENGTH_BYTES + length as usize };
+        return NextFrame::TooLong { id: 0, bytes: LENGTH_BYTES + length as usize };
     }
     if unread.len() - LENGTH_BYTES < length as usize {
-        return Cut::More;
+        return NextFrame::More;
     }
-    Cut::Request(RequestHead { head: LENGTH_BYTES, length: length as usize, ..RequestHead::default() })
+    NextFrame::Request(RequestHead { head: LENGTH_BYTES, length: length as usize, ..RequestHead::default() })
 }
 
 /// Cuts a multiplexed connection's input.
 #[inline]
-pub(crate) fn multiplexed(unread: &[u8], length_max: u32) -> Cut {
+pub(crate) fn multiplexed(unread: &[u8], length_max: u32) -> NextFrame {
     let header = match Header::decode(unread, LENGTH_MAX) {
         Ok(Some(header)) => header,
-        Ok(None) => return Cut::More,
-        Err(error) => return Cut::Wrong { id: id_of(unread), fault: error.fault() },
+        Ok(None) => return NextFrame::More,
+        Err(error) => return NextFrame::Wrong { id: id_of(unread), fault: error.fault() },
     };
-    let wrong = Cut::Wrong { id: header.id, fault: Fault::BadFrame };
+    let wrong = NextFrame::Wrong { id: header.id, fault: Fault::BadFrame };
     match header.kind {
         Kind::Request if header.length > length_max => {
-            Cut::TooLong { id: header.id, bytes: HEADER_BYTES + header.length as usize }
+            NextFrame::TooLong { id: header.id, bytes: HEADER_BYTES + header.length as usize }
         }
-        Kind::Request if unread.len() - HEADER_BYTES < header.length as usize => Cut::More,
-        Kind::Request => Cut::Request(RequestHead {
+        Kind::Request if unread.len() - HEADER_BYTES < header.length as usize => NextFrame::More,
+        Kind::Request => NextFrame::Request(RequestHead {
             head: HEADER_BYTES,
             length: header.length as usize,
             id: header.id,
             deadline_ms: header.deadline_ms,
             credit: header.credit,
         }),
-        Kind::Cancel if header.length == 0 => Cut::Cancel(header.id),
-        Kind::Credit if header.length == 0 => Cut::Credit(header.id, header.credit),
+        Kind::Cancel if header.length == 0 => NextFrame::Cancel(header.id),
+        Kind::Credit if header.length == 0 => NextFrame::Credit(header.id, header.credit),
         // A server's own kinds, or bytes behind what has none.
         Kind::Cancel | Kind::Credit | Kind::Item | Kind::End | Kind::Goodbye => wrong,
     }
@@ -107,7 +107,7 @@ mod tests {
         #[test]
         fn no_bytes_are_claimed_that_are_not_there(bytes in proptest::collection::vec(any::<u8>(), 0..80), max in 0_u32..64) {
             for cut in [plain(&bytes, max), multiplexed(&bytes, max)] {
-                if let Cut::Request(head) = cut {
+                if let NextFrame::Request(head) = cut {
                     prop_assert!(head.total() <= bytes.len());
                     prop_assert!(head.length <= max as usize);
                 }
@@ -117,10 +117,13 @@ mod tests {
 
     #[test]
     fn a_frame_is_cut_once_it_is_whole() {
-        assert_eq!(plain(&[2, 0, 0, 0, 1], 9), Cut::More);
-        assert_eq!(plain(&[0, 0, 0, 0], 0), Cut::Request(RequestHead { head: 4, ..RequestHead::default() }));
-        assert_eq!(plain(&[9, 0, 0, 0], 8), Cut::TooLong { id: 0, bytes: 13 });
-        assert_eq!(plain(&[0, 0, 0, 0xff], 8), Cut::Wrong { id: 0, fault: Fault::BadFrame });
+        assert_eq!(plain(&[2, 0, 0, 0, 1], 9), NextFrame::More);
+        assert_eq!(
+            plain(&[0, 0, 0, 0], 0),
+            NextFrame::Request(RequestHead { head: 4, ..RequestHead::default() })
+        );
+        assert_eq!(plain(&[9, 0, 0, 0], 8), NextFrame::TooLong { id: 0, bytes: 13 });
+        assert_eq!(plain(&[0, 0, 0, 0xff], 8), NextFrame::Wrong { id: 0, fault: Fault::BadFrame });
     }
 
     #[test]
@@ -129,13 +132,13 @@ mod tests {
             [(Kind::Item, 0), (Kind::End, 0), (Kind::Goodbye, 0), (Kind::Cancel, 1), (Kind::Credit, 1)]
         {
             let header = Header::new(kind, 5, length);
-            assert_eq!(multiplexed(&header.encode(), 64), Cut::Wrong { id: 5, fault: Fault::BadFrame });
+            assert_eq!(multiplexed(&header.encode(), 64), NextFrame::Wrong { id: 5, fault: Fault::BadFrame });
         }
         let credit = Header { credit: 3, ..Header::new(Kind::Credit, 5, 0) };
-        assert_eq!(multiplexed(&credit.encode(), 64), Cut::Credit(5, 3));
-        assert_eq!(multiplexed(&Header::new(Kind::Cancel, 5, 0).encode(), 64), Cut::Cancel(5));
+        assert_eq!(multiplexed(&credit.encode(), 64), NextFrame::Credit(5, 3));
+        assert_eq!(multiplexed(&Header::new(Kind::Cancel, 5, 0).encode(), 64), NextFrame::Cancel(5));
         let mut unknown = Header::new(Kind::Request, 5, 0).encode();
         unknown[4] = 99;
-        assert_eq!(multiplexed(&unknown, 64), Cut::Wrong { id: 5, fault: Fault::BadFrame });
+        assert_eq!(multiplexed(&unknown, 64), NextFrame::Wrong { id: 5, fault: Fault::BadFrame });
     }
 }

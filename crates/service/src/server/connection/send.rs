@@ -5,13 +5,13 @@
 //! behind them (`ahead`). Reading resumes at half of the bound of unsent bytes (hysteresis). On a plain
 //! connection an answer that waits for its turn counts as in flight, and as unsent.
 
-use crate::server::answers::Place;
-use crate::server::busy::Busy;
-use crate::server::call::Grant;
-use crate::server::client::{Entry, Phase, Ring};
+use crate::server::calls::answers::Place;
+use crate::server::calls::call::Grant;
+use crate::server::calls::framing::Framing;
 use crate::server::collector::{Collector, ServerCore, client};
+use crate::server::connection::busy::Busy;
+use crate::server::connection::slot::{Entry, Phase, Ring};
 use crate::server::engine::{Engine, Fate};
-use crate::server::framing::Framing;
 use std::os::fd::BorrowedFd;
 use thalweg_reactor::{Interest, Key};
 use thalweg_transport::Written;

@@ -9,13 +9,13 @@
 //! again: a stream may wait for the very credit that stands behind them, and they for its end. Without
 //! streams they wait: calls end by themselves.
 
-use crate::server::answers::Place;
-use crate::server::busy::{Busy, Stage};
-use crate::server::call::Grant;
-use crate::server::client::Phase;
-use crate::server::cut::{self, Cut, RequestHead};
+use crate::server::calls::answers::Place;
+use crate::server::calls::call::Grant;
+use crate::server::calls::framing::Framing;
+use crate::server::connection::busy::{Busy, Stage};
+use crate::server::connection::next_frame::{self, NextFrame, RequestHead};
+use crate::server::connection::slot::Phase;
 use crate::server::engine::Engine;
-use crate::server::framing::Framing;
 use thalweg_reactor::Key;
 use thalweg_wire::fault::Fault;
 use thalweg_wire::frame::{HEADER_BYTES, Header, Kind};
@@ -43,7 +43,7 @@ impl Busy {
         let passed = self.input.unread().len() - self.input.ahead().len();
         let reach = waiting_bytes + AHEAD_BYTES_MAX;
         let end = if passed < reach {
-            passed + cut::first_bytes(self.input.ahead(), HEADER_BYTES)
+            passed + next_frame::first_bytes(self.input.ahead(), HEADER_BYTES)
         } else if self.input.last_ahead() < reach {
             passed
         } else {
@@ -71,24 +71,24 @@ impl Engine {
         if phase != Phase::Multiplexed {
             return;
         }
-        let waiting_bytes = match cut::multiplexed(busy.input.unread(), self.options.frame_bytes_max) {
-            Cut::Request(head) => head.total(),
+        let waiting_bytes = match next_frame::multiplexed(busy.input.unread(), self.options.frame_bytes_max) {
+            NextFrame::Request(head) => head.total(),
             _ => 0,
         };
         busy.ahead_bytes_max = waiting_bytes + AHEAD_BYTES_MAX;
         loop {
             let ahead = busy.input.ahead();
-            let passed = match cut::multiplexed(ahead, self.options.frame_bytes_max) {
-                Cut::Request(head) => head.total(),
-                Cut::TooLong { bytes, .. } if bytes <= ahead.len() => bytes,
-                Cut::Cancel(id) => {
+            let passed = match next_frame::multiplexed(ahead, self.options.frame_bytes_max) {
+                NextFrame::Request(head) => head.total(),
+                NextFrame::TooLong { bytes, .. } if bytes <= ahead.len() => bytes,
+                NextFrame::Cancel(id) => {
                     if busy.in_flight.find(id).is_some() {
                         busy.input.rewrite_ahead(&Header::new(Kind::Credit, id, 0).encode());
                         self.end_early(busy, key, id, Fault::Cancelled, "the client cancelled it");
                     }
                     HEADER_BYTES
                 }
-                Cut::Credit(id, items) => {
+                NextFrame::Credit(id, items) => {
                     if let Some(begun) = busy.in_flight.find(id) {
                         let place = Place { key, id, serial: begun.serial };
                         self.grants.push((place, Grant::Items(items)));
@@ -98,9 +98,9 @@ impl Engine {
                 }
                 // A second one that comes in pieces, as it may behind one that is whole, hides nothing
                 // either.
-                Cut::More => return busy.reach_behind(waiting_bytes),
+                NextFrame::More => return busy.reach_behind(waiting_bytes),
                 // What is wrong is told in its place too.
-                Cut::TooLong { .. } | Cut::Wrong { .. } => return,
+                NextFrame::TooLong { .. } | NextFrame::Wrong { .. } => return,
             };
             busy.input.pass_ahead(passed);
         }

@@ -1,8 +1,8 @@
 use super::*;
-use crate::server::answers::Place;
-use crate::server::answers::Taker;
+use crate::server::calls::answers::Place;
+use crate::server::calls::answers::Taker;
+use crate::server::calls::reply::Reply;
 use crate::server::collector::Collector;
-use crate::server::reply::Reply;
 use std::io;
 use std::task::Wake;
 use thalweg_reactor::{Config, Key, Reactor};
@@ -37,10 +37,10 @@ fn released(call: &Call) -> Vec<u8> {
 #[test]
 fn items_cost_credit_and_wait_without_it_the_end_behind_them() {
     let call = call(2);
-    assert!(matches!(call.admit(b"a"), Admitted::Leaves(Flow::Go)));
-    assert!(matches!(call.admit(b"b"), Admitted::Leaves(Flow::Wait)));
-    assert!(matches!(call.admit(b"c"), Admitted::Held));
-    assert!(matches!(call.admit(b"d"), Admitted::Held));
+    assert!(matches!(call.admit(b"a"), Admission::Leaves(Flow::Go)));
+    assert!(matches!(call.admit(b"b"), Admission::Leaves(Flow::Wait)));
+    assert!(matches!(call.admit(b"c"), Admission::Held));
+    assert!(matches!(call.admit(b"d"), Admission::Held));
     assert!(call.hold_end(0, b"e"));
     assert!(released(&call).is_empty(), "there is no credit");
     assert!(!call.grant(Grant::Items(1), false), "what was pushed before comes first");
@@ -76,21 +76,21 @@ fn who_waits_for_room_is_woken_once_there_is_some_whatever_the_credit_or_nobody_
 #[test]
 fn a_producer_that_does_not_wait_is_stopped() {
     let call = call(1);
-    assert!(matches!(call.admit(b"a"), Admitted::Leaves(Flow::Wait)));
+    assert!(matches!(call.admit(b"a"), Admission::Leaves(Flow::Wait)));
     for _ in 0..HELD_ITEMS_MAX {
-        assert!(matches!(call.admit(b"b"), Admitted::Held));
+        assert!(matches!(call.admit(b"b"), Admission::Held));
     }
-    assert!(matches!(call.admit(b"c"), Admitted::Overrun));
-    assert!(matches!(call.admit(b"d"), Admitted::Unwanted));
+    assert!(matches!(call.admit(b"c"), Admission::Overrun));
+    assert!(matches!(call.admit(b"d"), Admission::Unwanted));
     assert!(!call.hold_end(0, b""), "nothing is held back behind which it could wait");
 }
 
 #[test]
 fn held_bytes_have_a_bound_but_one_item_always_fits() {
     let call = call(1);
-    assert!(matches!(call.admit(b"a"), Admitted::Leaves(Flow::Wait)));
-    assert!(matches!(call.admit(&vec![0; HELD_BYTES_MAX + 1]), Admitted::Held));
-    assert!(matches!(call.admit(b"b"), Admitted::Overrun));
+    assert!(matches!(call.admit(b"a"), Admission::Leaves(Flow::Wait)));
+    assert!(matches!(call.admit(&vec![0; HELD_BYTES_MAX + 1]), Admission::Held));
+    assert!(matches!(call.admit(b"b"), Admission::Overrun));
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn a_waiter_is_woken_once_for_credit_and_for_a_cancel_and_at_once_if_it_was_so_a
     let times = || *counted.0.lock();
     call.changed(&waker);
     assert_eq!(times(), 1, "there is credit already");
-    assert!(matches!(call.admit(b"a"), Admitted::Leaves(Flow::Wait)));
+    assert!(matches!(call.admit(b"a"), Admission::Leaves(Flow::Wait)));
     call.changed(&waker);
     assert_eq!(times(), 1);
     assert!(call.grant(Grant::Items(1), false));
@@ -124,7 +124,7 @@ fn a_cancel_waker_is_woken_by_a_cancel_and_by_nothing_else() {
     let waker = Waker::from(Arc::clone(&counted));
     let times = || *counted.0.lock();
     call.when_cancelled(&waker);
-    assert!(matches!(call.admit(b"a"), Admitted::Leaves(Flow::Wait)));
+    assert!(matches!(call.admit(b"a"), Admission::Leaves(Flow::Wait)));
     assert!(call.grant(Grant::Items(1), false));
     assert_eq!(times(), 0, "credit is nothing to mourn");
     call.forget_wakers();
@@ -154,7 +154,7 @@ impl Drop for Asks {
 #[test]
 fn a_waker_that_makes_way_for_another_may_use_the_call() {
     let call = Arc::new(call(1));
-    assert!(matches!(call.admit(b"a"), Admitted::Leaves(Flow::Wait)));
+    assert!(matches!(call.admit(b"a"), Admission::Leaves(Flow::Wait)));
     let (asked, answers) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
         for _ in 0..2 {
@@ -198,7 +198,7 @@ fn a_call_is_used_again_only_when_nobody_else_knows_it_and_is_as_good_as_new() {
     let third = calls.take();
     assert_eq!(Arc::as_ptr(&third), address);
     assert!(!third.is_cancelled());
-    assert!(matches!(third.admit(b"a"), Admitted::Leaves(Flow::Go)), "its credit is whole again");
+    assert!(matches!(third.admit(b"a"), Admission::Leaves(Flow::Go)), "its credit is whole again");
 }
 
 #[test]

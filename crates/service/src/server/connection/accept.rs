@@ -4,8 +4,8 @@
 //! clients wait in the kernel's queue, and are accepted when another client leaves. Only other users are
 //! turned away, where this one alone may connect: they are told so at once and take no place.
 
-use crate::server::client::{Client, Entry};
 use crate::server::collector::ServerCore;
+use crate::server::connection::slot::{Client, Entry};
 use crate::server::engine::Engine;
 use std::os::fd::{AsFd, BorrowedFd};
 use thalweg_reactor::{Interest, Key};

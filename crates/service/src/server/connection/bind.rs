@@ -1,9 +1,9 @@
 //! Where clients come from: listeners, and the one client that there is from the beginning.
 
 use crate::Error;
-use crate::server::accept::Source;
-use crate::server::client::{Client, Entry};
 use crate::server::collector::ServerCore;
+use crate::server::connection::accept::Source;
+use crate::server::connection::slot::{Client, Entry};
 use crate::server::engine::Engine;
 use std::io;
 use std::os::fd::OwnedFd;

@@ -1,25 +1,25 @@
 //! From a connection's input to calls that are handled.
 
-use crate::server::answers::Place;
-use crate::server::at::At;
-use crate::server::busy::{Busy, NEVER_MS, Stage};
-use crate::server::call::Grant;
-use crate::server::client::Phase;
+use crate::server::calls::answers::Place;
+use crate::server::calls::call::Grant;
+use crate::server::calls::framing::Framing;
+use crate::server::calls::inline;
+use crate::server::calls::reply::Reply;
 use crate::server::collector::{ServerCore, client};
-use crate::server::cut::{self, Cut, RequestHead};
+use crate::server::connection::busy::{Busy, NEVER_MS, Stage};
+use crate::server::connection::in_flight::{Begun, Turn};
+use crate::server::connection::next_frame::{self, NextFrame, RequestHead};
+use crate::server::connection::slot::Phase;
 use crate::server::engine::Engine;
-use crate::server::framing::Framing;
 use crate::server::handler::{ClientId, Handler, Request};
-use crate::server::in_flight::{Begun, Turn};
-use crate::server::inline;
-use crate::server::reply::Reply;
+use crate::server::turn::ServerTurn;
 use std::time::{Duration, Instant};
 use thalweg_reactor::Key;
 use thalweg_wire::fault::Fault;
 use thalweg_wire::frame::{HEADER_BYTES, LENGTH_BYTES};
 use thalweg_wire::service::error_frame;
 
-impl<H: Handler> At<'_, H> {
+impl<H: Handler> ServerTurn<'_, H> {
     /// Deals with what came, as far as it is whole and the connection may begin calls.
     pub(crate) fn serve(&mut self, key: Key, busy: &mut Busy, alone: bool) {
         let Some(mut phase) = client(self.core, key).map(|client| client.phase) else { return };
@@ -36,18 +36,18 @@ impl<H: Handler> At<'_, H> {
                 continue;
             }
             let length_max = self.engine.options.frame_bytes_max;
-            let cut = match phase {
-                Phase::Multiplexed => cut::multiplexed(unread, length_max),
-                _ => cut::plain(unread, length_max),
+            let frame = match phase {
+                Phase::Multiplexed => next_frame::multiplexed(unread, length_max),
+                _ => next_frame::plain(unread, length_max),
             };
-            match cut {
-                Cut::More => {
+            match frame {
+                NextFrame::More => {
                     let head = if phase == Phase::Multiplexed { HEADER_BYTES } else { LENGTH_BYTES };
-                    let first_bytes = cut::first_bytes(unread, head);
+                    let first_bytes = next_frame::first_bytes(unread, head);
                     return busy.input.announce(first_bytes);
                 }
                 // What is too long takes no place, and is refused as soon as that can be told.
-                Cut::Request(head) if self.engine.is_overfull(busy, head.length) => {
+                NextFrame::Request(head) if self.engine.is_overfull(busy, head.length) => {
                     busy.next_bytes = head.length;
                     busy.input.wait(self.core.now_ms());
                     self.engine.pause((key, phase), busy);
@@ -57,11 +57,11 @@ impl<H: Handler> At<'_, H> {
                     self.engine.shed(busy, head);
                 }
                 // Each is refused with more bytes than it may have had.
-                Cut::TooLong { .. } if busy.answered_bytes() > self.engine.options.unsent_bytes_max => {
+                NextFrame::TooLong { .. } if busy.answered_bytes() > self.engine.options.unsent_bytes_max => {
                     busy.next_bytes = 0;
                     return self.engine.pause((key, phase), busy);
                 }
-                Cut::Request(head) => {
+                NextFrame::Request(head) => {
                     let last = unread.len() == head.total();
                     self.request((key, phase), busy, head, alone && last);
                 }
@@ -145,29 +145,29 @@ impl Engine {
     }
 
     /// Frames that are no request.
-    fn control(&mut self, (key, phase): (Key, Phase), busy: &mut Busy, cut: Cut) {
-        match cut {
-            Cut::Cancel(id) => {
+    fn control(&mut self, (key, phase): (Key, Phase), busy: &mut Busy, frame: NextFrame) {
+        match frame {
+            NextFrame::Cancel(id) => {
                 busy.input.consume(HEADER_BYTES);
                 self.end_early(busy, key, id, Fault::Cancelled, "the client cancelled it");
             }
-            Cut::Credit(id, items) => {
+            NextFrame::Credit(id, items) => {
                 busy.input.consume(HEADER_BYTES);
                 if let Some(begun) = busy.in_flight.find(id) {
                     let place = Place { key, id, serial: begun.serial };
                     self.grants.push((place, Grant::Items(items)));
                 }
             }
-            Cut::TooLong { id, bytes } => {
+            NextFrame::TooLong { id, bytes } => {
                 busy.input.skip(bytes);
                 let message = format!("{} bytes are allowed", self.options.frame_bytes_max);
                 self.tell(busy, Self::framing(phase, id), Fault::FrameTooLarge, &message);
             }
-            Cut::Wrong { id, fault } => {
+            NextFrame::Wrong { id, fault } => {
                 self.tell(busy, Self::framing(phase, id), fault, "the connection ends");
                 busy.stage = Stage::Closing;
             }
-            Cut::More | Cut::Request(_) => {}
+            NextFrame::More | NextFrame::Request(_) => {}
         }
     }
 

@@ -8,7 +8,7 @@
 //! A waker is somebody else's code, so it is cloned, woken and dropped without the lock. It lives no longer
 //! than the reply: an answer forgets it ([`Call::forget_wakers`]), so a call that is renewed has none.
 
-use crate::server::answers::Answers;
+use crate::server::calls::answers::Answers;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -64,7 +64,7 @@ pub(crate) enum Grant {
 }
 
 /// What becomes of an item.
-pub(crate) enum Admitted {
+pub(crate) enum Admission {
     /// It may leave; what its producer is to do next.
     Leaves(Flow),
     /// It waits for credit.
@@ -124,24 +124,24 @@ impl Call {
     }
 
     /// Decides about one item.
-    pub(crate) fn admit(&self, frame: &[u8]) -> Admitted {
+    pub(crate) fn admit(&self, frame: &[u8]) -> Admission {
         let mut state = self.state.lock();
         if state.cancelled {
-            return Admitted::Unwanted;
+            return Admission::Unwanted;
         }
         if state.may_leave() {
             state.credit -= 1;
-            return Admitted::Leaves(state.flow());
+            return Admission::Leaves(state.flow());
         }
         let full = state.held_bytes.saturating_add(frame.len()) > HELD_BYTES_MAX && !state.held.is_empty();
         if full || state.held.len() >= HELD_ITEMS_MAX {
             state.cancelled = true;
             state.held.clear();
-            return Admitted::Overrun;
+            return Admission::Overrun;
         }
         state.held_bytes += frame.len();
         state.held.push_back(Held::Item(frame.to_vec()));
-        Admitted::Held
+        Admission::Held
     }
 
     /// Holds the end back behind the items that are held back; `false` when there are none.
