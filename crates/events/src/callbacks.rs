@@ -1,4 +1,4 @@
-//! Who is told of what, by number.
+//! The callbacks of a loop, by number, and which events wait for each.
 
 use crate::event::{CallbackId, Of};
 use crate::kind::Kind;
@@ -12,7 +12,7 @@ pub enum Noted {
     New,
     /// One that says the same waits already.
     Waiting,
-    /// Nobody is told of it: the callback is gone, or never was.
+    /// Its callback is gone, or never was: the event is dropped.
     Unknown,
 }
 
@@ -23,7 +23,7 @@ struct Slot<T> {
     /// rule.
     waiting: u8,
     of: Of,
-    /// What waits of others meanwhile.
+    /// What waits meanwhile of other descriptors.
     others: BTreeSet<(u8, Of)>,
     callback: T,
 }
@@ -117,7 +117,7 @@ impl<T> Callbacks<T> {
         if !is_kept || slot.keep(kind.number(), of) { Noted::New } else { Noted::Waiting }
     }
 
-    /// Who is to be told now of an event that was noted; `None` when the callback is gone since.
+    /// The callback to be told now of an event that was noted; `None` when it is gone since.
     #[inline]
     pub fn deliver(&mut self, id: CallbackId, kind: Kind, of: Of) -> Option<&T> {
         let slot = self.slot(id)?;

@@ -11,7 +11,7 @@ static NUMBERS: Counter = Counter::new();
 pub struct CallbackId(u64);
 
 impl CallbackId {
-    /// A number that nobody has had. Lock-free, from any thread.
+    /// A number that was never given out before. Lock-free, from any thread.
     ///
     /// ```
     /// use thalweg_events::CallbackId;
@@ -22,7 +22,7 @@ impl CallbackId {
         Self(NUMBERS.next())
     }
 
-    /// The callback of a number that somebody else kept.
+    /// The callback of a number that was kept elsewhere, by another language say.
     #[inline]
     pub fn of(number: u64) -> Self {
         Self(number)
@@ -41,10 +41,10 @@ impl fmt::Display for CallbackId {
     }
 }
 
-/// Something that happened, and to whom it is told.
+/// Something that happened, and the callback that is told of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event<P> {
-    /// Who is told.
+    /// The callback that is told.
     pub callback: CallbackId,
     /// What it is.
     pub kind: Kind,

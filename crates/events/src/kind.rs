@@ -11,7 +11,7 @@ pub struct Row {
     pub name: &'static str,
     /// What comes with it.
     pub payload: &'static str,
-    /// Who says that it happened.
+    /// What posts it.
     pub posted_by: &'static str,
 }
 

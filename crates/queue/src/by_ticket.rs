@@ -1,8 +1,8 @@
 //! What waits for a ticket: the position in a store's commit order behind which it may go on.
 //!
 //! A store says now and then that every ticket up to one is complete, or, once, that none will be any more.
-//! Tickets are given out in order, so who comes to wait is nearly always the last in the queue, and what
-//! became complete is always its beginning. Checked by the tests here against a plain map.
+//! Tickets are given out in order, so a newcomer is nearly always the last in the queue, and what became
+//! complete is always its beginning. Checked by the tests here against a plain map.
 
 use std::collections::VecDeque;
 
@@ -90,7 +90,7 @@ impl<T> ByTicket<T> {
         self.waiting.len()
     }
 
-    /// Whether nobody waits.
+    /// Whether nothing waits.
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }

@@ -45,7 +45,7 @@ pub enum Reason {
 pub struct Removed<E, T> {
     /// The entry.
     pub entry: E,
-    /// The topic it was subscribed to, if nobody is subscribed to it on this reactor any more.
+    /// The topic it was subscribed to, if that has no subscriber on this reactor any more.
     pub last_topic: Option<T>,
 }
 
@@ -63,7 +63,7 @@ pub struct Released<E, T> {
 pub struct Unsubscribed<T> {
     /// The topic's identity.
     pub topic_id: u64,
-    /// The topic, if nobody is subscribed to it on this reactor any more.
+    /// The topic, if it has no subscriber on this reactor any more.
     pub last: Option<T>,
 }
 
@@ -174,7 +174,7 @@ impl<H: Handler> Core<H> {
         let last_topic = self.unsubscribe(key).and_then(|left| left.last);
         let Occupant { descriptor, entry, .. } = self.slab.vacate(key)?;
         // Closing alone would leave the watch behind while a duplicate of the descriptor lives, in a
-        // child process say; then events would come for nobody, without end.
+        // child process say; then events would come for a dead key, without end.
         let _ = self.epoll.delete(descriptor.as_fd());
         Some(Released { removed: Removed { entry, last_topic }, descriptor })
     }
@@ -282,12 +282,12 @@ impl<H: Handler> Core<H> {
         Some(Unsubscribed { topic_id, last })
     }
 
-    /// A topic, while anybody on this reactor is subscribed to it.
+    /// A topic, while it has a subscriber on this reactor.
     pub fn topic(&self, topic_id: u64) -> Option<&H::Topic> {
         self.topics.topic(topic_id)
     }
 
-    /// How many topics somebody on this reactor is subscribed to.
+    /// How many topics have a subscriber on this reactor.
     #[cfg(test)]
     pub(crate) fn topics_len(&self) -> usize {
         self.topics.len()

@@ -61,7 +61,7 @@ impl AsFd for Waker {
 impl Wake for Waker {
     fn wake(&self) {
         self.meter.add_shared(WAKES, 1);
-        // Cannot fail on an open eventfd; and if it did, nobody here could do better than go on.
+        // Cannot fail on an open eventfd; and if it did, there would be nothing better to do than to go on.
         let _ = self.event.signal();
     }
 }

@@ -3,7 +3,7 @@
 use thalweg_sys::epoll::{Event, Watch};
 
 /// Names one connection for as long as it lives: a slab slot and the generation that lives in it. Also
-/// the epoll token. A key outlives its connection harmlessly: every call then finds nobody.
+/// the epoll token. A key outlives its connection harmlessly: from then on it finds nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Key {
     pub(crate) slot: u32,

@@ -25,17 +25,17 @@
 //! Each has a test of the same name in `tests.rs`. (That a reply may be given from any thread, and that none
 //! is lost, is for `thalweg_service::Reply` to keep; the fourth here is what that stands on.)
 //!
-//! 1. Nobody else touches a reactor's descriptors or slab. A connection is named by a [`Key`] (slot and
+//! 1. No other thread touches a reactor's descriptors or slab. A connection is named by a [`Key`] (slot and
 //!    generation), which is also its epoll token; what comes for a dead generation is dropped.
 //! 2. One wake per burst (`thalweg-sync` has the handshake and its models).
 //! 3. Responses leave in request order ([`Ordered`]).
-//! 4. Who was promised room ([`Handle::reserve`]) is never refused: what answers a question is posted, from
-//!    any thread, however full the mailbox is.
+//! 4. A producer that was promised room ([`Handle::reserve`]) is never refused: what answers a question is
+//!    posted, from any thread, however full the mailbox is.
 //! 5. [`Core::alone`] tells whether the inline fast path may be taken: nothing else of this turn waits.
 //! 6. An idle connection owns no buffer and no task: a slot (at most 48 bytes beside its entry) and the
 //!    kernel's socket.
-//! 7. A short adaptive spin before sleeping, never with one processor, and it can be switched off; who was
-//!    ready alone is looked at directly meanwhile, the kernel after every few such looks. For a source that
+//! 7. A short adaptive spin before sleeping, never with one processor, and it can be switched off; a
+//!    connection that was ready alone is looked at directly meanwhile, the kernel after every few such looks. For a source that
 //!    says where its peers run: never for one on this processor, which is let run instead, at most twice.
 //! 8. A reactor never blocks but in `epoll_wait`; what may wait for a disk is done by a [`Pool`].
 //! 9. A reactor can be embedded in a foreign loop: [`Reactor::descriptor`] is readable whenever
@@ -82,7 +82,7 @@ pub trait Handler: Sized {
 
     /// The connection was all that was ready in the last turn with something ready, and the reactor looks
     /// again before it sleeps: whether it has something already, which is handled here, without asking the
-    /// kernel who has. It may not be ready. Cheap: it is asked again and again.
+    /// kernel which connection is ready. It may not be ready. Cheap: it is asked again and again.
     fn glance(&mut self, core: &mut Core<Self>, key: Key) -> bool {
         let _ = (core, key);
         false
@@ -129,7 +129,7 @@ pub enum Look {
     /// Nothing is there now; other threads of this program are at work on what will be, and may want this
     /// processor.
     Working,
-    /// Nothing is there now, and nothing will be before somebody else gets this processor.
+    /// Nothing is there now, and nothing will be before another thread gets this processor.
     Sharing,
     /// Something is there.
     Ready,

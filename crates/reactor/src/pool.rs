@@ -1,15 +1,15 @@
 //! Threads that run jobs: what may wait for a disk, or takes long, so that no reactor does.
 //!
 //! Work is handed over with the means to report back (a [`Permit`](crate::Permit), say); the queue has a
-//! bound, and a full one gives the work back; who is to come again with it may be told of room
+//! bound, and a full one gives the work back; a submitter that is to come again may be told of room
 //! ([`Pool::when_room`]). A thread that has nothing to do looks again for a while, making
-//! way to others, before it sleeps; one is woken only where nobody looks, and wakes the next when it finds
+//! way to others, before it sleeps; one is woken only where none looks, and wakes the next when it finds
 //! more than it takes. So a burst costs one wake where it comes in and not one per thread, and each of the
 //! others is woken once its waker has a processor: then the kernel can tell which one is free.
 //!
 //! Ownership: clones of a [`Pool`] share its threads, which end when the last clone is gone and the queue is
-//! empty. Nobody waits for them, since a disk may not answer for long; who wants to has their handles
-//! ([`Pool::crew`]). A job or a waker that panics ends itself and nothing else: the standard library's hook
+//! empty. The pool does not wait for them, since a disk may not answer for long; an owner that wants to has their
+//! handles ([`Pool::crew`]). A job or a waker that panics ends itself and nothing else: the standard library's hook
 //! has told of it by then.
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -62,7 +62,7 @@ struct Queue {
     asleep: usize,
     /// Threads that have no job and will look for one, those included that were woken and are not up yet.
     seeking: usize,
-    /// Whom to tell of room; nobody while there is any.
+    /// Submitters to be told of room; none while there is any.
     turned_away: Vec<Waker>,
     ending: bool,
 }
@@ -118,7 +118,7 @@ impl Pool {
     }
 
     /// Wakes `waker` once, when the queue has room: at once, on this thread, if it has. Others may have taken
-    /// the room by the time whoever was woken comes. One that waits already is not noted again.
+    /// the room by the time the woken submitter comes. One that waits already is not noted again.
     pub fn when_room(&self, waker: &Waker) {
         let Owner(shared) = &*self.0;
         let mut queue = shared.queue.lock();
@@ -146,7 +146,7 @@ impl Drop for Owner {
 }
 
 impl Queue {
-    /// Whether a thread is to be woken, which then counts as up: there are jobs, and nobody looks for one.
+    /// Whether a thread is to be woken, which then counts as up: there are jobs, and no thread looks for one.
     fn takes_on_a_wake(&mut self) -> bool {
         let wanted = self.seeking == 0 && self.asleep > 0 && !self.jobs.is_empty();
         if wanted {

@@ -1,7 +1,7 @@
 //! The slab: slots in chunks, each vacant or held by one entry and what the reactor keeps beside it.
 //!
 //! Invariant: a slot's generation is another one for each entry that lives in it, so a [`Key`] finds the
-//! entry that it was given for or nobody. [`Slab::get`] and [`Slab::get_mut`] alone compare generations;
+//! entry that it was given for, or nothing. [`Slab::get`] and [`Slab::get_mut`] alone compare generations;
 //! a slot without one comes only from a list that only entries are in. *Checked by* the tests of the
 //! reactor's first invariant.
 

@@ -1,4 +1,4 @@
-//! Who is subscribed to what: one intrusive list of slots per topic.
+//! The subscribers of each topic: one intrusive list of slots per topic.
 //!
 //! # Shape
 //!
@@ -9,7 +9,7 @@
 //! # Invariants
 //!
 //! 1. A slot subscribes to at most one topic.
-//! 2. A record exists exactly while somebody is subscribed.
+//! 2. A record exists exactly while its topic has a subscriber.
 //! 3. `count` is the length of the list; the first has no `prev`, the last no `next`.
 //!
 //! Checked against a plain map by the property test below.
@@ -73,7 +73,7 @@ impl<T> Topics<T> {
         Self { records: Chunks::new(), index: HashTable::new() }
     }
 
-    /// Topics somebody is subscribed to.
+    /// Topics that have a subscriber.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.index.len()
@@ -101,8 +101,8 @@ impl<T> Topics<T> {
         known.is_none()
     }
 
-    /// Unsubscribes a slot, which must be subscribed: the topic's identity, and its value if nobody is
-    /// left.
+    /// Unsubscribes a slot, which must be subscribed: the topic's identity, and its value if it was
+    /// the last subscriber.
     pub(crate) fn unsubscribe(
         &mut self,
         slots: &mut impl Subscriptions,
@@ -126,7 +126,7 @@ impl<T> Topics<T> {
         Some((id, if left == 0 { self.close(place.topic, id) } else { None }))
     }
 
-    /// A topic's value, while anybody is subscribed.
+    /// A topic's value, while it has a subscriber.
     pub(crate) fn topic(&self, id: u64) -> Option<&T> {
         match self.records.at(self.find(id)?)? {
             Record::Occupied { topic, .. } => Some(topic),
@@ -183,8 +183,7 @@ impl<T> Topics<T> {
     }
 }
 
-/// Identities are given out by ourselves, so nobody chooses them to collide: a multiplication spreads
-/// them, and the fold brings the well-mixed high half down to where the table looks first.
+/// Identities are given out by ourselves, so none is chosen to collide: a multiplication spreads them, and the fold brings the well-mixed high half down to where the table looks first.
 fn hash(id: u64) -> u64 {
     let product = id.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     product ^ (product >> 32)

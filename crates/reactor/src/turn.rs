@@ -85,7 +85,7 @@ pub struct Reactor<H: Handler> {
     pub(crate) inbox: VecDeque<H::Message>,
     pub(crate) spin: Spin,
     pub(crate) spin_for_peers: Spin,
-    /// Who was ready, when it was one alone.
+    /// The connection that was ready, when it was one alone.
     pub(crate) only: Option<Key>,
     /// The turn began with what a glance found: the clocks were read before that.
     pub(crate) glanced: bool,
@@ -235,7 +235,7 @@ impl<H: Handler> Reactor<H> {
         if !asleep {
             self.core.mailbox.wake();
         }
-        // Who cannot be told of a timer when it is due is told at once, and looks again.
+        // A loop that cannot be told of a timer when it is due is told at once, and looks again.
         self.arm_timer().inspect_err(|_| self.core.mailbox.wake())
     }
 
@@ -248,7 +248,7 @@ impl<H: Handler> Reactor<H> {
         for index in 0..count {
             let Some(event) = self.events.at(index) else { break };
             let key = Key::from_token(event.token);
-            // The dead, whom an earlier call of this very batch may have removed, and our own.
+            // Dead ones, which an earlier call of this very batch may have removed, and our own.
             if key.generation == OWN || !self.core.is_alive(key) {
                 continue;
             }

@@ -17,7 +17,7 @@ use thalweg_sys::{clock, process};
 
 /// The kernel is asked at least this often while other sources keep the reactor busy.
 const ASK_NS: u64 = 50_000;
-/// Peers whose work is not on other threads answer within this, so until then nobody is made way for.
+/// Peers whose work is not on other threads answer within this, so until then the reactor does not yield.
 const ALONE_NS: u64 = 2_000;
 /// Looks at one connection between any two at all of them.
 const GLANCES: u32 = 6;
@@ -76,8 +76,8 @@ impl<H: Handler> Reactor<H> {
         }
     }
 
-    /// Looks a few times at who was ready last, if it was one alone: likely it is who comes next, and then
-    /// the kernel need not be asked first who has come.
+    /// Looks a few times at the connection that was ready last, if it was one alone: it is likely to be the
+    /// next, and then the kernel need not be asked first which one is.
     fn glance(&mut self) -> bool {
         let Some(key) = self.only.filter(|key| self.core.is_alive(*key)) else { return false };
         self.glanced = (0..GLANCES).any(|_| {
@@ -88,7 +88,7 @@ impl<H: Handler> Reactor<H> {
     }
 
     /// Looks at the handler's own sources all the time and at everything else once in a while; sleeps once
-    /// work has become rare, or nobody can bring any while this thread runs.
+    /// work has become rare, or none can come while this thread runs.
     fn wait_for_both(&mut self, mut look: Look, limit: usize, wait: Wait) -> io::Result<()> {
         let began_ns = clock::monotonic_ns();
         self.core.turn_is_over(began_ns);

@@ -17,7 +17,7 @@
 //!
 //! Invariants, checked by `tests/async_client.rs`: a future that is dropped cancels its call and nothing of
 //! it stays; no wake is lost, whichever thread drives, and none waits for a thread that computes in the
-//! future it drives; a waker is somebody else's code, and may be the last of a task that has calls of its
+//! future it drives; a waker is foreign code, and may be the last of a task that has calls of its
 //! own, so it is cloned, woken and dropped without the lock.
 
 use crate::call::{CallId, CallOptions, EventKind};
@@ -93,7 +93,7 @@ struct State {
     sated: bool,
 }
 
-/// What came of one call, and who waits for it.
+/// What came of one call, and the future that waits for more.
 #[derive(Debug, Default)]
 struct Waiting {
     frames: VecDeque<Result<Frame, Error>>,
@@ -273,7 +273,7 @@ impl Shared {
         let mut wakers = Vec::new();
         let outcome = act(&mut self.state.lock(), &mut wakers);
         let count = wakers.len();
-        // Outside the lock: a waker is somebody else's code, and may well call.
+        // Outside the lock: a waker is foreign code, and may well call.
         wake_all(wakers);
         outcome.map(|()| count)
     }
@@ -327,7 +327,7 @@ pub struct Frames {
     call: CallId,
     /// What the call was given.
     options: CallOptions,
-    /// Has asked to be polled again, so that others who are ready may queue their requests first.
+    /// Has asked to be polled again, so that other tasks that are ready may queue their requests first.
     yielded: bool,
 }
 
@@ -474,7 +474,7 @@ impl Alarm {
 
     fn up(&self) -> io::Result<()> {
         let before = std::mem::replace(&mut *self.phase.lock(), Phase::Up);
-        // Who woke it left the event behind.
+        // The thread that woke it set the event.
         if before == Phase::Woken { self.event.clear().map(drop) } else { Ok(()) }
     }
 }

@@ -1,8 +1,13 @@
 //! A client: one connection, any number of calls in flight, no thread.
 //!
-//! What it knows of its calls is [`session::Session`]; how its bytes travel is [`link::Link`]; how a
-//! connection comes about is [`dial::Dialer`]; what a foreign loop watches is [`watch::Watch`]. `drive` joins
-//! them, and is the only one to decide when to wait; this file is what callers see.
+//! | file | what it holds |
+//! |---|---|
+//! | this one, `options`, `peer` | what callers see |
+//! | `drive` | joins the others, and alone decides when to wait |
+//! | `session` | what is known of the calls, without a descriptor and without a clock |
+//! | `dial` | how a connection comes about |
+//! | `link`, `duplex` | how its bytes travel: through rings, a socket or two pipes |
+//! | `watch` | what a foreign loop watches |
 //!
 //! Invariants, checked by `tests/client.rs` and the tests of the parts:
 //! - every call that [`Client::call`] accepted ends exactly once, whatever becomes of the connection;
@@ -10,18 +15,14 @@
 //!   while both sides are up;
 //! - nothing here waits but [`Client::wait`], [`Client::connect`] and a turn that may.
 
-mod calls;
-mod deadlines;
 mod dial;
 mod drive;
-mod incoming;
+mod duplex;
 mod link;
 mod options;
-mod outgoing;
 mod peer;
 mod session;
 mod watch;
-mod ways;
 
 pub use options::{ClientOptions, Reconnect};
 pub use peer::PeerProcess;
@@ -29,6 +30,7 @@ pub use peer::PeerProcess;
 use crate::call::{CallId, CallOptions, Event, EventKind};
 use crate::error::Error;
 use dial::{Dialed, Dialer};
+pub(crate) use duplex::Duplex;
 use link::Link;
 pub use session::BACKLOG_BYTES;
 use session::{Bounds, Found, Session};
@@ -40,7 +42,6 @@ use thalweg_sync::patience::WAKE_NS;
 use thalweg_transport::{Endpoint, Written};
 use thalweg_wire::fault::Fault;
 use watch::Watch;
-pub(crate) use ways::Ways;
 
 /// Requests from this length on are written from where they lie, if nothing waits to be sent before them.
 const DIRECT_BYTES: usize = 4 << 10;
@@ -76,7 +77,7 @@ pub struct Client {
     options: ClientOptions,
     /// Where to connect anew; a connection that was handed over cannot be.
     endpoint: Option<Endpoint>,
-    line: Line,
+    connection: Connection,
     session: Session,
     watch: Option<Watch>,
     /// The peer was told that this side sleeps, and rings when it has something.
@@ -84,7 +85,7 @@ pub struct Client {
 }
 
 #[derive(Debug)]
-enum Line {
+enum Connection {
     Up(Link),
     Dialing(Dialer),
     Down(Error),
@@ -115,8 +116,8 @@ impl Client {
     /// [`Fault::BadArgument`].
     pub fn begin(endpoint: &Endpoint, options: ClientOptions) -> Result<Self, Error> {
         let options = options.checked()?;
-        let line = Line::Dialing(Dialer::new(endpoint, &options)?);
-        Ok(Self::with(Some(endpoint.clone()), options, line))
+        let connection = Connection::Dialing(Dialer::new(endpoint, &options)?);
+        Ok(Self::with(Some(endpoint.clone()), options, connection))
     }
 
     /// Speaks over a connected socket, such as one of a pair. It never reconnects, whatever the options say.
@@ -124,7 +125,7 @@ impl Client {
     /// # Errors
     /// What the welcome says.
     pub fn over(socket: OwnedFd, options: ClientOptions) -> Result<Self, Error> {
-        Self::over_ways(Ways::socket(socket), options)
+        Self::over_duplex(Duplex::socket(socket), options)
     }
 
     /// As [`Client::over`], over two pipes, such as a child's standard output and input.
@@ -132,12 +133,12 @@ impl Client {
     /// # Errors
     /// [`Fault::System`] where they are no pipes; what the welcome says.
     pub fn over_pipes(input: &OwnedFd, output: &OwnedFd, options: ClientOptions) -> Result<Self, Error> {
-        Self::over_ways(Ways::pipes(input.as_fd(), output.as_fd())?, options)
+        Self::over_duplex(Duplex::pipes(input.as_fd(), output.as_fd())?, options)
     }
 
-    pub(crate) fn over_ways(ways: Ways, options: ClientOptions) -> Result<Self, Error> {
+    pub(crate) fn over_duplex(duplex: Duplex, options: ClientOptions) -> Result<Self, Error> {
         let options = options.checked()?;
-        let mut dialer = Dialer::over(ways, &options)?;
+        let mut dialer = Dialer::over(duplex, &options)?;
         loop {
             if let Some(dialed) = dialer.advance()? {
                 return Ok(Self::up(None, options, dialed));
@@ -147,19 +148,19 @@ impl Client {
     }
 
     fn up(endpoint: Option<Endpoint>, options: ClientOptions, dialed: Dialed) -> Self {
-        let mut client = Self::with(endpoint, options, Line::Up(dialed.link));
+        let mut client = Self::with(endpoint, options, Connection::Up(dialed.link));
         client.session.welcome(dialed.credit);
         client
     }
 
-    fn with(endpoint: Option<Endpoint>, options: ClientOptions, line: Line) -> Self {
+    fn with(endpoint: Option<Endpoint>, options: ClientOptions, connection: Connection) -> Self {
         let session = Session::new(Bounds {
             plain: options.plain,
             frame_bytes_max: options.frame_bytes_max,
             in_flight_max: options.in_flight_max,
             unsent_bytes_max: options.unsent_bytes_max,
         });
-        Self { options, endpoint, line, session, watch: None, settled: false }
+        Self { options, endpoint, connection, session, watch: None, settled: false }
     }
 
     /// Queues a request. It leaves with the next flush, turn or wait, at the latest.
@@ -173,7 +174,7 @@ impl Client {
             return Err(Error::new(Fault::BadArgument, "credit is 0: give 1 item or more"));
         }
         self.session.admit(request)?;
-        self.ensure_line()?;
+        self.ensure_connection()?;
         let deadline = options.deadline.or(self.options.deadline);
         let (call, head) = self.session.begin(request.len(), deadline, &options);
         if let Some(at) = deadline.and_then(|deadline| Instant::now().checked_add(deadline)) {
@@ -182,7 +183,7 @@ impl Client {
         let mut departed = 0;
         if request.len() >= DIRECT_BYTES
             && !self.session.has_unsent()
-            && let Line::Up(link) = &mut self.line
+            && let Connection::Up(link) = &mut self.connection
         {
             match link.write(&[IoSlice::new(head.bytes()), IoSlice::new(request)]) {
                 Ok(Written::Bytes(count)) => departed = count,
@@ -252,7 +253,7 @@ impl Client {
 
     /// Whether a wait would look for a moment before it slept.
     pub fn listens(&self) -> bool {
-        matches!(&self.line, Line::Up(link) if link.looks())
+        matches!(&self.connection, Connection::Up(link) if link.looks())
     }
 
     /// The first half of a turn that waits, of one call if one is named: writes what is queued and may look
@@ -367,7 +368,7 @@ impl Client {
         Ok(self.event(found))
     }
 
-    /// Whether something came of one call. If not, who turns for it waits: that keeps what comes before.
+    /// Whether something came of one call. If not, a turn for it waits, and keeps what comes before.
     fn is_ready_for(&self, call: CallId) -> Result<bool, Error> {
         let is_ready = self.session.is_ready_for(call);
         if !is_ready {
@@ -424,12 +425,12 @@ impl Client {
 
     /// Whether frames go through shared memory.
     pub fn is_shared(&self) -> bool {
-        matches!(&self.line, Line::Up(link) if link.is_shared())
+        matches!(&self.connection, Connection::Up(link) if link.is_shared())
     }
 
     /// Whether there is a connection now.
     pub fn is_connected(&self) -> bool {
-        matches!(self.line, Line::Up(_))
+        matches!(self.connection, Connection::Up(_))
     }
 
     /// The process at the other end of the connection: the one that began to listen there.
@@ -438,18 +439,18 @@ impl Client {
     /// There is no connection, or one that says nothing of processes; that process ended, or is not to be
     /// seen from here.
     pub fn peer_process(&self) -> io::Result<PeerProcess> {
-        let socket = match &self.line {
-            Line::Up(link) => link.ways().as_socket(),
-            Line::Dialing(_) | Line::Down(_) => None,
+        let socket = match &self.connection {
+            Connection::Up(link) => link.duplex().as_socket(),
+            Connection::Dialing(_) | Connection::Down(_) => None,
         };
         PeerProcess::of(socket.ok_or(io::ErrorKind::NotConnected)?)
     }
 
     /// Why there is no connection and none is being made, if so.
     pub fn failure(&self) -> Option<&Error> {
-        match &self.line {
-            Line::Down(error) => Some(error),
-            Line::Up(_) | Line::Dialing(_) => None,
+        match &self.connection {
+            Connection::Down(error) => Some(error),
+            Connection::Up(_) | Connection::Dialing(_) => None,
         }
     }
 

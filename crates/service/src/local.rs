@@ -30,7 +30,7 @@ pub enum LocalEvent {
 /// How one call is to be made.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LocalCallOptions {
-    /// When nobody waits for the answer any more. The caller keeps it, by [`Local::cancel`].
+    /// From when on the answer is not wanted any more. The caller keeps to it, by [`Local::cancel`].
     pub deadline: Option<Instant>,
     /// As [`Request::alone`] is to be.
     pub alone: bool,

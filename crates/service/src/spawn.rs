@@ -9,7 +9,7 @@
 //! There is no thread here: a caller that wants a dead program restarted calls [`Spawned::tend`] when
 //! [`Spawned::descriptor`] is readable, or before it uses the program.
 
-use crate::client::{Client, ClientOptions, Ways};
+use crate::client::{Client, ClientOptions, Duplex};
 use crate::error::Error;
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -113,7 +113,7 @@ pub struct Spawned {
     options: SpawnOptions,
     child: Option<Child>,
     /// To a program that speaks over its standard input and output, until it is connected.
-    ways: Option<Ways>,
+    duplex: Option<Duplex>,
     /// How long the log was when the program was started.
     log_from: u64,
     /// When it was started anew.
@@ -142,7 +142,7 @@ impl Spawned {
             endpoint,
             options,
             child: None,
-            ways: None,
+            duplex: None,
             log_from: 0,
             respawns: VecDeque::new(),
             exit: None,
@@ -214,7 +214,7 @@ impl Spawned {
             return Client::connect(&self.endpoint, options);
         }
         let spoken = || Error::new(Fault::NoServer, "its standard input and output are connected already");
-        Client::over_ways(self.ways.take().ok_or_else(spoken)?, options)
+        Client::over_duplex(self.duplex.take().ok_or_else(spoken)?, options)
     }
 
     /// Ends one that does not do as it should and starts it anew: asks it to end, kills it when it does not.
@@ -233,7 +233,7 @@ impl Spawned {
     /// # Errors
     /// The operating system failed.
     pub fn stop(&mut self) -> Result<Option<Exit>, Error> {
-        self.ways = None;
+        self.duplex = None;
         self.stopped = true;
         if let Some(mut child) = self.child.take() {
             self.exit = end(&mut child, self.options.end_within)?;
@@ -248,7 +248,7 @@ impl Spawned {
         let mut standard = None;
         if self.endpoint == Endpoint::Stdio {
             let (ours, theirs) = if options.pipes { piped()? } else { connected()? };
-            (self.ways, standard) = (Some(ours), Some(theirs));
+            (self.duplex, standard) = (Some(ours), Some(theirs));
         }
         let program = Program {
             name: self.program.clone(),
@@ -357,18 +357,18 @@ impl Spawned {
 }
 
 /// Both ends of a connection to a program that speaks over its standard input and output.
-type Ends = (Ways, (OwnedFd, OwnedFd));
+type Ends = (Duplex, (OwnedFd, OwnedFd));
 
 fn connected() -> io::Result<Ends> {
     let (ours, theirs) = socket::pair()?;
     // Most programs expect their standard input to wait.
     socket::block(theirs.as_fd())?;
-    Ok((Ways::socket(ours), (theirs.try_clone()?, theirs)))
+    Ok((Duplex::socket(ours), (theirs.try_clone()?, theirs)))
 }
 
 fn piped() -> io::Result<Ends> {
     let ((input, their_output), (their_input, output)) = (io::pipe()?, io::pipe()?);
-    let ours = Ways::pipes(input.as_fd(), output.as_fd())?;
+    let ours = Duplex::pipes(input.as_fd(), output.as_fd())?;
     Ok((ours, (their_input.into(), their_output.into())))
 }
 

@@ -46,8 +46,8 @@
 //! declaration finds the waker that it stands for. A future that waits ([`Gate::until`]) has a place of its
 //! own in the list, which goes with it: tasks come and go while nothing is published. A waker that was
 //! registered for itself is kept until the next wake even if its task has lost interest: one task may watch
-//! two things, and the waker is the same. Who knows that it has none left says so ([`Gate::forget`]). Wakers
-//! are somebody else's code, so they are cloned, woken and dropped without the lock.
+//! two things, and the waker is the same. A task that has lost all interest says so ([`Gate::forget`]). Wakers
+//! are foreign code, so they are cloned, woken and dropped without the lock.
 //!
 //! # Invariants
 //!
@@ -119,7 +119,7 @@ pub trait Place {
 /// Those who are woken with the next wake.
 #[derive(Debug, Default)]
 struct Tasks {
-    wakers: HashMap<Who, Waker>,
+    wakers: HashMap<WakerKey, Waker>,
     /// Futures that ever waited.
     futures: u64,
 }
@@ -127,7 +127,7 @@ struct Tasks {
 /// Tasks that slept at a gate and are to be woken: none of them is on its list any more.
 #[derive(Debug, Default)]
 #[must_use = "tasks that are not woken sleep for ever"]
-pub struct Roused(HashMap<Who, Waker>);
+pub struct Roused(HashMap<WakerKey, Waker>);
 
 impl Roused {
     /// Wakes them. A waker that panics keeps none of the others asleep.
@@ -138,16 +138,16 @@ impl Roused {
 
 /// Whose waker it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Who {
+enum WakerKey {
     /// A task's, by what its waker wakes: [`Waker::will_wake`] as a key.
     Task(usize, usize),
     /// A future's, by its number.
     Future(u64),
 }
 
-impl Who {
-    fn of(waker: &Waker) -> Who {
-        Who::Task(waker.data().addr(), std::ptr::from_ref(waker.vtable()).addr())
+impl WakerKey {
+    fn of(waker: &Waker) -> WakerKey {
+        WakerKey::Task(waker.data().addr(), std::ptr::from_ref(waker.vtable()).addr())
     }
 }
 
@@ -273,7 +273,7 @@ impl<P: Place, O: Orderings> Gate<P, O> {
     /// Sleeper that is a task, of the publisher's process or of one in which a thread sleeps for it: `true`,
     /// it is there already; `false`, the waker is kept and woken by the next wake.
     pub fn register(&self, waker: &Waker, there: impl FnOnce() -> bool) -> bool {
-        self.keep(waker, |_| Who::of(waker));
+        self.keep(waker, |_| WakerKey::of(waker));
         self.prepare();
         there()
     }
@@ -281,7 +281,7 @@ impl<P: Place, O: Orderings> Gate<P, O> {
     /// Wakes a waker no more that was registered: nobody waits there any longer. It is to be the one that
     /// was: another, though it wakes the same, need not be known to ([`Waker::will_wake`]).
     pub fn forget(&self, waker: &Waker) {
-        let _waker = self.tasks.lock().wakers.remove(&Who::of(waker));
+        let _waker = self.tasks.lock().wakers.remove(&WakerKey::of(waker));
     }
 
     /// The same as a future, which ends once `there` finds what it looks for. Dropped before, it leaves
@@ -299,7 +299,7 @@ impl<P: Place, O: Orderings> Gate<P, O> {
     }
 
     /// Has a waker woken by the next wake, in place of the one that its owner had there.
-    fn keep(&self, waker: &Waker, who: impl FnOnce(&mut Tasks) -> Who) {
+    fn keep(&self, waker: &Waker, who: impl FnOnce(&mut Tasks) -> WakerKey) {
         let given = waker.clone();
         let mut tasks = self.tasks.lock();
         let who = who(&mut tasks);
@@ -320,7 +320,7 @@ impl<P: Place, O: Orderings> Gate<P, O> {
 /// A future's place among those who wait, from its first look on.
 struct Waiting<'g, P: Place, O: Orderings> {
     gate: &'g Gate<P, O>,
-    who: Option<Who>,
+    who: Option<WakerKey>,
 }
 
 impl<P: Place, O: Orderings> Waiting<'_, P, O> {
@@ -328,7 +328,7 @@ impl<P: Place, O: Orderings> Waiting<'_, P, O> {
         self.gate.keep(waker, |tasks| {
             *self.who.get_or_insert_with(|| {
                 tasks.futures += 1;
-                Who::Future(tasks.futures)
+                WakerKey::Future(tasks.futures)
             })
         });
         self.gate.prepare();

@@ -4,10 +4,10 @@
 //! listener would report it again at once, for ever. So each acceptor keeps one descriptor in reserve, by
 //! means of which waiting connections are shed.
 //!
-//! Invariant: while a reserve changes hands no other [`Acceptor`] of the process accepts, so none takes in
-//! somebody of its own by it and leaves its owner without for as long as that one stays. What else takes a
-//! descriptor then, a file for a moment or somebody else's loop, may still be the faster: the reserve is
-//! asked for again at the next shedding. *Checked by* `a_reserve_is_not_lost_to_another_acceptor`.
+//! Invariant: while a reserve changes hands no other [`Acceptor`] of the process accepts, so none takes a
+//! connection of its own into the reserve's place and leaves the owner without one for as long as that
+//! connection lasts. Any other code of the process that opens a descriptor just then may still be faster: the
+//! reserve is asked for again at the next shedding. *Checked by* `a_reserve_is_not_lost_to_another_acceptor`.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -85,7 +85,7 @@ impl Acceptor {
                 Ok(None) => break,
                 Err(error) if socket::out_of_descriptors(&error) => match self.shed(listener, shed)? {
                     Shed::One => accepted.shed += 1,
-                    Shed::NobodyWaits => break,
+                    Shed::NoneWaits => break,
                     Shed::Impossible => {
                         accepted.exhausted = true;
                         break;
@@ -113,7 +113,7 @@ impl Acceptor {
                 tell(connection.as_fd());
                 Ok(Shed::One)
             }
-            Ok(None) => Ok(Shed::NobodyWaits),
+            Ok(None) => Ok(Shed::NoneWaits),
             Err(error) if socket::out_of_descriptors(&error) => Ok(Shed::Impossible),
             Err(error) => Err(error),
         };
@@ -122,7 +122,7 @@ impl Acceptor {
     }
 }
 
-/// Accepts one connection, unless somebody is shedding.
+/// Accepts one connection, once no other acceptor is shedding.
 fn accept(listener: BorrowedFd<'_>) -> io::Result<Option<OwnedFd>> {
     let _nobody_sheds = DESCRIPTORS.read().unwrap_or_else(PoisonError::into_inner);
     socket::accept(listener)
@@ -130,7 +130,7 @@ fn accept(listener: BorrowedFd<'_>) -> io::Result<Option<OwnedFd>> {
 
 enum Shed {
     One,
-    NobodyWaits,
+    NoneWaits,
     Impossible,
 }
 

@@ -6,9 +6,9 @@
 //! # A Unix path is never stolen
 //!
 //! A socket file outlives a killed server, so a path that exists means nothing by itself. A new listener asks
-//! whether somebody answers behind it: if so it refuses, if not it takes the leftover's place. It removes its
-//! own path when dropped, unless another has taken the place meanwhile, somebody else goes on holding that
-//! lock, or it is a copy of the process that bound it which drops it. Looking and taking happen under a lock
+//! whether a server answers behind it: if so it refuses, if not it takes the leftover's place. It removes its
+//! own path when dropped, unless another has taken the place meanwhile, another process goes on holding that
+//! lock, or it is dropped by a copy of the process that bound it. Looking and taking happen under a lock
 //! on the directory, so two servers that start together cannot both win.
 
 use std::io;
@@ -72,7 +72,7 @@ impl Listener {
         match BoundPath::of(whole) {
             Ok(bound) => Ok(Self { descriptor, path: Some(bound) }),
             Err(error) => {
-                // Behind it nobody would answer.
+                // No server would answer behind it.
                 let _ = name::unlink(path);
                 Err(error)
             }
@@ -130,14 +130,14 @@ fn answered(path: &Path) -> io::Error {
     io::Error::new(io::ErrorKind::AddrInUse, message)
 }
 
-/// A path that leads to our listener; removed when dropped, if it still does. While somebody else holds its
-/// directory's lock it stays, as after a crash: who is dropped may be what a reactor waits for, and who binds
-/// there next takes it away.
+/// A path that leads to our listener; removed when dropped, if it still does. While another process holds its
+/// directory's lock it stays, as after a crash: a reactor may be waiting for the drop, and the next listener
+/// that binds there takes the path away.
 #[derive(Debug)]
 pub struct BoundPath {
     path: PathBuf,
     identity: Option<name::Identity>,
-    /// Who bound it: a copy of that process lets go of what it inherited, and not of the path.
+    /// The process that bound it: a copy of that closes what it inherited, and leaves the path.
     process: u32,
     /// Keeps a successor's socket from getting the identity of ours.
     _pinned: OwnedFd,

@@ -29,7 +29,7 @@ use thalweg_sys::{bell, handover, memory, process};
 
 pub use thalweg_sys::bell::Heard;
 
-/// Bytes of each ring unless somebody asks for another size.
+/// Bytes of each ring unless another size is asked for.
 pub const RING_BYTES_DEFAULT: u32 = 4 << 20;
 
 /// One side's end of a pair of rings.

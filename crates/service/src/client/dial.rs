@@ -4,9 +4,9 @@
 //! One machine for everybody: [`Dialer::advance`] never waits and says what to wait for. What a further
 //! attempt cannot cure (no permission, another schema) ends it at once.
 
+use super::duplex::Duplex;
 use super::link::{Link, sleep_until};
 use super::options::{ClientOptions, Reconnect};
-use super::ways::Ways;
 use crate::error::Error;
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -54,17 +54,17 @@ enum Attempt {
 
 impl Attempt {
     /// Until `until`, or for [`GREETING`] if that is over: a single attempt also has time to be greeted.
-    fn greeting(ways: Ways, until: Instant) -> Self {
+    fn greeting(duplex: Duplex, until: Instant) -> Self {
         let (now, received) = (Instant::now(), Vec::with_capacity(HELLO_BYTES));
         let until = if now < until { until } else { now + GREETING };
-        Self::Greeting(Greeting { ways, until, sent: 0, received, memory: None })
+        Self::Greeting(Greeting { duplex, until, sent: 0, received, memory: None })
     }
 }
 
 /// A hello on its way, and the welcome that answers it.
 #[derive(Debug)]
 struct Greeting {
-    ways: Ways,
+    duplex: Duplex,
     until: Instant,
     sent: usize,
     received: Vec<u8>,
@@ -73,7 +73,7 @@ struct Greeting {
 
 impl Greeting {
     fn receive(&mut self) -> io::Result<Read> {
-        let Some(socket) = self.ways.as_socket() else { return self.ways.read(&mut self.received) };
+        let Some(socket) = self.duplex.as_socket() else { return self.duplex.read(&mut self.received) };
         let (read, memory) = receive_with_descriptor(socket, &mut self.received)?;
         self.memory = memory.or(self.memory.take());
         Ok(read)
@@ -131,9 +131,9 @@ impl Dialer {
     ///
     /// # Errors
     /// None in practice.
-    pub(crate) fn over(ways: Ways, options: &ClientOptions) -> Result<Self, Error> {
+    pub(crate) fn over(duplex: Duplex, options: &ClientOptions) -> Result<Self, Error> {
         let dialer = Self::new(&Endpoint::Stdio, options)?;
-        Ok(Self { attempt: Attempt::greeting(ways, dialer.until), ..dialer })
+        Ok(Self { attempt: Attempt::greeting(duplex, dialer.until), ..dialer })
     }
 
     /// Goes on as far as it can without waiting. `None`: wait first.
@@ -168,36 +168,36 @@ impl Dialer {
                 let until = until.map_or(greeting.until, |until| until.min(greeting.until));
                 let left = until.saturating_duration_since(Instant::now());
                 let wanted = Wanted::beside_unsent(greeting.sent < HELLO_BYTES);
-                greeting.ways.wait(wanted, Some(left))?;
+                greeting.duplex.wait(wanted, Some(left))?;
             }
         }
         Ok(())
     }
 
     /// What a foreign loop watches, for writing too if that is wanted, and when it comes back in any case.
-    pub(crate) fn watched(&self) -> (Option<(&Ways, bool)>, Instant) {
+    pub(crate) fn watched(&self) -> (Option<(&Duplex, bool)>, Instant) {
         match &self.attempt {
             Attempt::At(at) => (None, *at),
             Attempt::Greeting(greeting) => {
-                (Some((&greeting.ways, greeting.sent < HELLO_BYTES)), greeting.until)
+                (Some((&greeting.duplex, greeting.sent < HELLO_BYTES)), greeting.until)
             }
         }
     }
 
     fn connect(&mut self) -> Result<(), Error> {
-        let ways = match &self.endpoint {
+        let duplex = match &self.endpoint {
             Endpoint::Socket(path) | Endpoint::Shared(path) => {
                 let socket = socket::connect_unix(path).map_err(|error| refused(&self.endpoint, error))?;
                 self.recognise(socket.as_fd())?;
-                Ways::socket(socket)
+                Duplex::socket(socket)
             }
-            Endpoint::Stdio => Ways::standard().map_err(|error| {
+            Endpoint::Stdio => Duplex::standard().map_err(|error| {
                 let detail =
                     "standard input or output is closed: start this program with both, or give a path";
                 Error::system(Fault::BadArgument, detail, error)
             })?,
         };
-        self.attempt = Attempt::greeting(ways, self.until);
+        self.attempt = Attempt::greeting(duplex, self.until);
         Ok(())
     }
 
@@ -218,7 +218,7 @@ impl Dialer {
         if let Some(hello) = &self.hello {
             let hello = hello.encode();
             let rest = [IoSlice::new(&hello[greeting.sent..])];
-            let written = greeting.ways.write(&rest);
+            let written = greeting.duplex.write(&rest);
             if let Ok(Written::Bytes(count)) = written {
                 greeting.sent += count;
             }
@@ -280,14 +280,14 @@ impl Dialer {
             return Err(Error::new(Fault::System, "a welcome without a connection"));
         };
         if !shared {
-            return Ok(Dialed { link: Link::over(greeting.ways, self.spin)?, credit });
+            return Ok(Dialed { link: Link::over(greeting.duplex, self.spin)?, credit });
         }
         let none = || Error::new(Fault::NoSharedMemory, format!("{} handed none over", self.endpoint));
         let end = SharedEnd::adopt(greeting.memory.ok_or_else(none)?).map_err(|error| {
             let detail = format!("{} handed something else over", self.endpoint);
             Error::system(Fault::BrokenPeer, detail, error)
         })?;
-        Ok(Dialed { link: Link::shared(greeting.ways, end, self.spin), credit })
+        Ok(Dialed { link: Link::shared(greeting.duplex, end, self.spin), credit })
     }
 
     /// Tries again after a pause, if that may help and there is time.

@@ -8,7 +8,7 @@
 use super::dial::{Dialer, NOBODY_ELSE};
 use super::link::Link;
 use super::session::Session;
-use super::{Client, Line, Reconnect};
+use super::{Client, Connection, Reconnect};
 use crate::error::Error;
 use std::io::IoSlice;
 use std::time::Instant;
@@ -22,7 +22,7 @@ const LEFT_BYTES_MAX: usize = 16 * RING_BYTES_DEFAULT as usize;
 impl Client {
     /// Writes what is queued, as far as it can be now.
     pub(super) fn write_out(&mut self) {
-        if let Line::Up(link) = &mut self.line
+        if let Connection::Up(link) = &mut self.connection
             && let Err(error) = write_out(link, &mut self.session)
         {
             self.drain_and_lose(error);
@@ -30,22 +30,22 @@ impl Client {
     }
 
     /// Sees to it that a call has somewhere to go.
-    pub(super) fn ensure_line(&mut self) -> Result<(), Error> {
+    pub(super) fn ensure_connection(&mut self) -> Result<(), Error> {
         let draining = self.session.is_draining();
-        match &self.line {
-            Line::Up(_) if !draining => return Ok(()),
-            Line::Dialing(_) => return Ok(()),
-            Line::Up(_) if self.may_redial() && self.session.in_flight() == 0 => {
+        match &self.connection {
+            Connection::Up(_) if !draining => return Ok(()),
+            Connection::Dialing(_) => return Ok(()),
+            Connection::Up(_) if self.may_redial() && self.session.in_flight() == 0 => {
                 self.lose(Error::new(Fault::Draining, ""));
             }
-            Line::Up(_) => return Err(Error::new(Fault::Draining, "")),
-            Line::Down(error) if !self.may_redial() => return Err(error.of_later_call()),
-            Line::Down(_) => {}
+            Connection::Up(_) => return Err(Error::new(Fault::Draining, "")),
+            Connection::Down(error) if !self.may_redial() => return Err(error.of_later_call()),
+            Connection::Down(_) => {}
         }
         let Some(endpoint) = &self.endpoint else {
             return Err(Error::new(Fault::Closed, "a connection that was handed over is not made anew"));
         };
-        self.line = Line::Dialing(Dialer::new(endpoint, &self.options)?);
+        self.connection = Connection::Dialing(Dialer::new(endpoint, &self.options)?);
         Ok(())
     }
 
@@ -72,8 +72,8 @@ impl Client {
         let due = self.session.next_deadline();
         let due = until.map_or(due, |until| Some(due.map_or(until, |due| due.min(until))));
         let settled = std::mem::take(&mut self.settled);
-        let moved = match &mut self.line {
-            Line::Up(link) => match exchange(link, &mut self.session, settled, |link, into, wanted| {
+        let moved = match &mut self.connection {
+            Connection::Up(link) => match exchange(link, &mut self.session, settled, |link, into, wanted| {
                 read(link, into, wanted, due)
             }) {
                 Ok(moved) => moved,
@@ -82,18 +82,18 @@ impl Client {
                     1
                 }
             },
-            Line::Dialing(dialer) => {
+            Connection::Dialing(dialer) => {
                 wait(dialer, due)?;
                 self.dial()
             }
-            Line::Down(error) if !self.session.is_ready() => return Err(error.clone()),
-            Line::Down(_) => 1,
+            Connection::Down(error) if !self.session.is_ready() => return Err(error.clone()),
+            Connection::Down(_) => 1,
         };
         Ok(moved + self.expire(due))
     }
 
     fn expire(&mut self, due: Option<Instant>) -> usize {
-        // Without a deadline nobody asks what time it is.
+        // Without a deadline the clock is not read.
         due.map_or(0, |_| self.session.expire(Instant::now()))
     }
 
@@ -111,16 +111,16 @@ impl Client {
     /// Writes, reads and fails what can be now, and leaves nothing to be watched.
     pub(super) fn look_once(&mut self) -> usize {
         let settled = std::mem::take(&mut self.settled);
-        let moved = match &mut self.line {
-            Line::Up(link) => match glance(link, &mut self.session, settled) {
+        let moved = match &mut self.connection {
+            Connection::Up(link) => match glance(link, &mut self.session, settled) {
                 Ok(moved) => moved,
                 Err(error) => {
                     self.drain_and_lose(error);
                     1
                 }
             },
-            Line::Dialing(_) => self.dial(),
-            Line::Down(_) => 0,
+            Connection::Dialing(_) => self.dial(),
+            Connection::Down(_) => 0,
         };
         let due = self.session.next_deadline();
         moved + self.expire(due)
@@ -131,8 +131,8 @@ impl Client {
         let Some(watch) = &mut self.watch else { return Ok(true) };
         let mut due = self.session.next_deadline();
         let unsent = self.session.has_unsent();
-        match &mut self.line {
-            Line::Up(link) => {
+        match &mut self.connection {
+            Connection::Up(link) => {
                 let is_full = self.session.is_full();
                 let wanted = match (is_full, unsent) {
                     (false, unsent) => Some(Wanted::beside_unsent(unsent)),
@@ -143,27 +143,27 @@ impl Client {
                 match wanted {
                     Some(wanted) => {
                         // Of shared memory the socket tells by a bell, which is read.
-                        watch.follow(link.ways(), if link.is_shared() { Wanted::Bytes } else { wanted })?;
+                        watch.follow(link.duplex(), if link.is_shared() { Wanted::Bytes } else { wanted })?;
                         if !link.settle(wanted) {
                             return Ok(false);
                         }
                         self.settled = true;
                     }
-                    None => watch.leave(link.ways()),
+                    None => watch.leave(link.duplex()),
                 }
                 if is_full && !self.session.is_held_back() {
-                    // Reading pauses until somebody took what is there, so a loop has to come back by itself.
+                    // Reading pauses until the caller took what is there, so a loop has to come back by itself.
                     due = Some(Instant::now());
                 }
             }
-            Line::Dialing(dialer) => {
+            Connection::Dialing(dialer) => {
                 let (socket, at) = dialer.watched();
                 if let Some((socket, writable)) = socket {
                     watch.follow(socket, if writable { Wanted::BytesOrSpace } else { Wanted::Bytes })?;
                 }
                 due = Some(due.map_or(at, |due| due.min(at)));
             }
-            Line::Down(_) => {}
+            Connection::Down(_) => {}
         }
         watch.due(due)?;
         Ok(true)
@@ -182,20 +182,20 @@ impl Client {
 
     /// Goes on connecting.
     fn dial(&mut self) -> usize {
-        let Line::Dialing(dialer) = &mut self.line else { return 0 };
+        let Connection::Dialing(dialer) = &mut self.connection else { return 0 };
         if let (Some(watch), (Some((socket, _)), _)) = (&mut self.watch, dialer.watched()) {
             watch.leave(socket);
         }
         match dialer.advance() {
             Ok(None) => 0,
             Ok(Some(dialed)) => {
-                self.line = Line::Up(dialed.link);
+                self.connection = Connection::Up(dialed.link);
                 self.session.welcome(dialed.credit);
                 self.write_out();
                 1
             }
             Err(error) => {
-                self.line = Line::Down(error.clone());
+                self.connection = Connection::Down(error.clone());
                 self.session.disconnect(0, |_| error.clone());
                 1
             }
@@ -205,7 +205,7 @@ impl Client {
     /// Reads what a dying connection still brought, then loses it. A peer may go on writing without an end,
     /// so that is bounded; and from one that broke the rules nothing more is taken.
     pub(super) fn drain_and_lose(&mut self, error: Error) {
-        if let Line::Up(link) = &mut self.line
+        if let Connection::Up(link) = &mut self.connection
             && error.fault != Fault::BrokenPeer
         {
             let mut left_bytes = LEFT_BYTES_MAX;
@@ -220,8 +220,8 @@ impl Client {
 
     /// The connection is over.
     pub(super) fn lose(&mut self, error: Error) {
-        if let (Line::Up(link), Some(watch)) = (&self.line, &mut self.watch) {
-            watch.leave(link.ways());
+        if let (Connection::Up(link), Some(watch)) = (&self.connection, &mut self.watch) {
+            watch.leave(link.duplex());
         }
         let turned_away = self.session.turned_away().and_then(|welcome| Fault::of(welcome.fault));
         let error = match turned_away {
@@ -234,8 +234,8 @@ impl Client {
             detail.push_str(": ");
         }
         let error = Error { detail: detail + &error.detail, ..error };
-        let unread_bytes = match &self.line {
-            Line::Up(link) => link.unread_bytes(),
+        let unread_bytes = match &self.connection {
+            Connection::Up(link) => link.unread_bytes(),
             _ => 0,
         };
         self.session.disconnect(unread_bytes, |left| {
@@ -247,7 +247,7 @@ impl Client {
             };
             Error { fault, ..error.clone() }
         });
-        self.line = Line::Down(error);
+        self.connection = Connection::Down(error);
     }
 
     /// Loses a connection whose bytes are beyond understanding.

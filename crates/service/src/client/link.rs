@@ -1,10 +1,10 @@
 //! A connection that is up: its socket, and the shared memory it may have led to.
 //!
-//! Ownership: owns the ways and this side's end of the rings. While answers come fast either looks for a
+//! Ownership: owns both directions and this side's end of the rings. While answers come fast either looks for a
 //! moment before it sleeps: a socket link in the read itself ([`thalweg_sys::socket::receive_waiting`]), so
 //! that a call costs one write and one read; a shared one on the socket, over which nothing but bells comes.
 
-use super::ways::Ways;
+use super::duplex::Duplex;
 use crate::error::Error;
 use std::io::{self, IoSlice};
 use std::os::fd::BorrowedFd;
@@ -18,7 +18,7 @@ use thalweg_wire::fault::Fault;
 
 #[derive(Debug)]
 pub(crate) struct Link {
-    ways: Ways,
+    duplex: Duplex,
     shared: Option<SharedEnd>,
     /// The peer is gone; what it wrote into shared memory is still to be read.
     ended: bool,
@@ -34,23 +34,23 @@ impl Link {
     ///
     /// # Errors
     /// None in practice.
-    pub(crate) fn over(ways: Ways, spin: bool) -> io::Result<Self> {
-        if let Some(socket) = ways.as_socket() {
+    pub(crate) fn over(duplex: Duplex, spin: bool) -> io::Result<Self> {
+        if let Some(socket) = duplex.as_socket() {
             socket::block(socket)?;
             socket::set_receive_patience(socket, None)?;
         }
         let pace = Pace::new(QUICK_NS);
-        Ok(Self { ways, shared: None, ended: false, spin, pace, looked_ns: None })
+        Ok(Self { duplex, shared: None, ended: false, spin, pace, looked_ns: None })
     }
 
     /// Over shared memory that came by this socket.
-    pub(crate) fn shared(ways: Ways, end: SharedEnd, spin: bool) -> Self {
+    pub(crate) fn shared(duplex: Duplex, end: SharedEnd, spin: bool) -> Self {
         let pace = Pace::new(QUICK_NS);
-        Self { ways, shared: Some(end), ended: false, spin, pace, looked_ns: None }
+        Self { duplex, shared: Some(end), ended: false, spin, pace, looked_ns: None }
     }
 
-    pub(crate) fn ways(&self) -> &Ways {
-        &self.ways
+    pub(crate) fn duplex(&self) -> &Duplex {
+        &self.duplex
     }
 
     pub(crate) const fn is_shared(&self) -> bool {
@@ -71,23 +71,23 @@ impl Link {
     /// Writes what can be written now.
     pub(crate) fn write(&mut self, pieces: &[IoSlice<'_>]) -> Result<Written, Error> {
         let Some(end) = &mut self.shared else {
-            return self.ways.write(pieces).map_err(gone);
+            return self.duplex.write(pieces).map_err(gone);
         };
         let written = end.write_gathered(pieces).map_err(broken)?;
-        ring(end, self.ways.input());
+        ring(end, self.duplex.input());
         Ok(written)
     }
 
     /// Reads what is there.
     pub(crate) fn read(&mut self, into: &mut Vec<u8>) -> Result<Read, Error> {
         let Some(end) = &mut self.shared else {
-            return self.ways.read(into).map_err(gone);
+            return self.duplex.read(into).map_err(gone);
         };
         match end.read(into).map_err(broken)? {
             Read::WouldBlock if self.ended => Ok(Read::End),
             Read::WouldBlock => Ok(Read::WouldBlock),
             read => {
-                ring(end, self.ways.input());
+                ring(end, self.duplex.input());
                 Ok(read)
             }
         }
@@ -109,7 +109,7 @@ impl Link {
         let Some(end) = &mut self.shared else {
             let (quick, began_ns) = (self.spin && self.pace.is_quick(), clock::monotonic_ns());
             let looks = quick && !wanted.space() && until.is_none();
-            let Some(socket) = self.ways.as_socket().filter(|_| looks) else { return Ok(Read::WouldBlock) };
+            let Some(socket) = self.duplex.as_socket().filter(|_| looks) else { return Ok(Read::WouldBlock) };
             let came = look(socket, into).map_err(gone)?;
             match came {
                 Some(_) => self.pace.record(clock::monotonic_ns().saturating_sub(began_ns)),
@@ -118,7 +118,7 @@ impl Link {
             return Ok(read_of(came));
         };
         if !end.pending() {
-            let (socket, spin) = (self.ways.input(), self.spin);
+            let (socket, spin) = (self.duplex.input(), self.spin);
             self.looked_ns = PeerWait { end, socket, wanted, deadline: until, spin }.look();
             if self.looked_ns.is_some() {
                 return Ok(Read::WouldBlock);
@@ -137,7 +137,7 @@ impl Link {
     ) -> Result<Read, Error> {
         let looked_ns = self.looked_ns.take();
         let Some(end) = &mut self.shared else {
-            if let Some(socket) = self.ways.as_socket()
+            if let Some(socket) = self.duplex.as_socket()
                 && until.is_none()
                 && !wanted.space()
             {
@@ -153,10 +153,14 @@ impl Link {
             }
             let left = until.map(|until| until.saturating_duration_since(Instant::now()));
             let left = left.unwrap_or(socket::SLEEP_MAX).min(socket::SLEEP_MAX);
-            return if self.ways.wait(wanted, Some(left))? { self.read(into) } else { Ok(Read::WouldBlock) };
+            return if self.duplex.wait(wanted, Some(left))? {
+                self.read(into)
+            } else {
+                Ok(Read::WouldBlock)
+            };
         };
         if !end.pending() {
-            let (socket, spin) = (self.ways.input(), self.spin);
+            let (socket, spin) = (self.duplex.input(), self.spin);
             let mut wait = PeerWait { end, socket, wanted, deadline: until, spin };
             let waited = match looked_ns.or_else(|| wait.look()) {
                 None => Waited::Ready,
@@ -175,7 +179,7 @@ impl Link {
     pub(crate) fn stir(&mut self) -> Result<(), Error> {
         if let Some(end) = &mut self.shared {
             end.wake_up();
-            if drain_bell(self.ways.input()).map_err(gone)? == Heard::End {
+            if drain_bell(self.duplex.input()).map_err(gone)? == Heard::End {
                 self.ended = true;
             }
         }

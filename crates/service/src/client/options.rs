@@ -1,6 +1,6 @@
 //! What a client may be told when it connects.
 
-use super::calls::CALLS_MAX;
+use super::session::CALLS_MAX;
 use crate::error::Error;
 use std::time::Duration;
 use thalweg_wire::fault::Fault;

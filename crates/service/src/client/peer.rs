@@ -7,7 +7,7 @@ use thalweg_sys::{process, socket};
 /// The process that listened where a client connected, whatever becomes of its number.
 ///
 /// A connection alone does not tell of its end: a child may hold its descriptors. It may also have handed
-/// them over, and go on to be served by another; so this is for who knows that it did not.
+/// them over, and go on to be served by another; so this is for callers that know that it did not.
 #[derive(Debug)]
 pub struct PeerProcess(OwnedFd);
 

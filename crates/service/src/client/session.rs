@@ -1,21 +1,29 @@
 //! What a client knows of its calls: bytes in, bytes out, no descriptor and no clock.
 //!
+//! `calls` are those in flight, `deadlines` when they are overdue; `incoming` and `outgoing` are the bytes of a
+//! connection, and `receive` cuts those that came into frames.
+//!
 //! Ownership: belongs to one [`crate::Client`], which moves its bytes and hands it the time. Waiting is the
 //! client's business, so a blocking wait, a foreign loop's turn and a future share everything here.
 //!
 //! Invariants, checked by the tests beside this file:
 //! - a call that began ends exactly once, by an answer or by an error; what comes for it later is dropped;
-//! - what came in is given out in the order it came, but for a call that somebody asked for by name;
+//! - what came in is given out in the order it came, but for a call that was asked for by name;
 //! - a call whose connection ended is [`Fault::NotSent`] only when its request never left whole, and one
 //!   whose deadline passed when nothing of it left, or will: so no server can have begun it;
 //! - a call whose connection ended has nothing to do with the next one, also while its failure is not taken.
 
+mod calls;
+mod deadlines;
+mod incoming;
+mod outgoing;
 mod receive;
 
-use super::calls::{Calls, UNCOUNTED};
-use super::deadlines::Deadlines;
-use super::incoming::Incoming;
-use super::outgoing::Outgoing;
+pub(crate) use self::calls::CALLS_MAX;
+use self::calls::{Calls, UNCOUNTED};
+use self::deadlines::Deadlines;
+use self::incoming::Incoming;
+use self::outgoing::Outgoing;
 use crate::call::{CallId, CallOptions, EventKind};
 use crate::error::Error;
 use std::collections::VecDeque;
@@ -54,7 +62,7 @@ enum Place {
     Held,
 }
 
-/// A frame that came while somebody waited for another call's.
+/// A frame that came while another call's was waited for.
 #[derive(Debug)]
 struct Stashed {
     call: CallId,
@@ -155,7 +163,7 @@ impl Session {
         options: &CallOptions,
     ) -> (CallId, Head) {
         let credit = options.credit.unwrap_or(0);
-        // Nobody counts where there is no credit, and before the welcome has said what there is.
+        // Credit is not counted where there is none, and before the welcome has said how much there is.
         let known = if credit > 0 { Some(credit) } else { self.credit };
         let known = known.filter(|_| !self.bounds.plain).map_or(UNCOUNTED, u64::from);
         let call = self.calls.begin(known, options.unary);
@@ -270,12 +278,12 @@ impl Session {
         self.incoming.room()
     }
 
-    /// Whether reading should pause: the caller holds it up, or [`BACKLOG_BYTES`] came that nobody took.
+    /// Whether reading should pause: the caller holds it up, or [`BACKLOG_BYTES`] came that were not taken.
     pub(crate) fn is_full(&self) -> bool {
         self.is_held_back || self.incoming.len() >= BACKLOG_BYTES && self.has_arrived()
     }
 
-    /// Whether it is the caller that holds reading up, who ends that too.
+    /// Whether it is the caller that holds reading up; then it is the caller that ends that.
     pub(crate) const fn is_held_back(&self) -> bool {
         self.is_held_back
     }

@@ -4,7 +4,7 @@
 //! a timer, and of a reactor nothing else. It is made when it is first asked for, so that a client that only
 //! blocks has one descriptor.
 
-use super::ways::Ways;
+use super::duplex::Duplex;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Instant;
@@ -27,19 +27,19 @@ impl Watch {
     }
 
     /// Stops to watch a connection that is about to be closed.
-    pub(crate) fn leave(&mut self, ways: &Ways) {
+    pub(crate) fn leave(&mut self, duplex: &Duplex) {
         // What the kernel dropped already is left as well.
-        let _ = self.nested.watch(ways.input(), self.input.take(), None);
-        if let Some(output) = ways.output() {
+        let _ = self.nested.watch(duplex.input(), self.input.take(), None);
+        if let Some(output) = duplex.output() {
             let _ = self.nested.watch(output, self.output.take(), None);
         }
     }
 
     /// Watches a connection for what is wanted: something to read, room to write, or both.
-    pub(crate) fn follow(&mut self, ways: &Ways, wanted: Wanted) -> io::Result<()> {
-        let Some(output) = ways.output() else {
+    pub(crate) fn follow(&mut self, duplex: &Duplex, wanted: Wanted) -> io::Result<()> {
+        let Some(output) = duplex.output() else {
             return self.follow_input(
-                ways,
+                duplex,
                 Some(match wanted {
                     Wanted::Bytes => Interest::READ,
                     Wanted::Space => Interest::WRITE,
@@ -49,15 +49,15 @@ impl Watch {
         };
         // A pipe whose other end is gone says so whatever is asked of it, so each is watched only while it
         // matters.
-        self.follow_input(ways, wanted.bytes().then_some(Interest::READ))?;
+        self.follow_input(duplex, wanted.bytes().then_some(Interest::READ))?;
         let room = wanted.space().then_some(Interest::WRITE);
         self.nested.watch(output, self.output, room)?;
         self.output = room;
         Ok(())
     }
 
-    fn follow_input(&mut self, ways: &Ways, wanted: Option<Interest>) -> io::Result<()> {
-        self.nested.watch(ways.input(), self.input, wanted)?;
+    fn follow_input(&mut self, duplex: &Duplex, wanted: Option<Interest>) -> io::Result<()> {
+        self.nested.watch(duplex.input(), self.input, wanted)?;
         self.input = wanted;
         Ok(())
     }

@@ -12,7 +12,7 @@ use thalweg_reactor::{Core, Handler, Key, Look, Readiness};
 pub(crate) struct Collector {
     pub(crate) ready: Vec<(Key, Readiness)>,
     pub(crate) timers: Vec<Key>,
-    /// There are answers, or somebody rang for the handler.
+    /// There are answers, or a notification for the handler.
     pub(crate) answers: bool,
     /// Other threads are at work on answers.
     pub(crate) working: bool,

@@ -52,7 +52,7 @@ impl<H: Handler> ServerTurn<'_, H> {
         let Some(until_ms) = self.engine.drain_until_ms else { return false };
         if self.engine.statistics.clients > 0 && self.core.fresh_now_ms() >= until_ms {
             self.engine.leave_clients(self.core, self.collector);
-            // No turn may follow, and the handler is to know who did not get what.
+            // No turn may follow, and the handler is to hear of the clients that did not get their answers.
             self.clear_up();
         }
         self.engine.statistics.clients == 0 && self.engine.statistics.in_flight == 0

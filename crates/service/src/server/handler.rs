@@ -32,12 +32,12 @@ impl fmt::Display for ClientId {
 pub struct Request<'a> {
     /// The request's frame, in the connection's own buffer.
     pub frame: &'a [u8],
-    /// Who asked.
+    /// The client that asked.
     pub client: ClientId,
-    /// When nobody waits for the answer any more.
+    /// The deadline: from then on the answer is not wanted any more.
     pub deadline: Option<Instant>,
     /// Nothing else waits or is in flight, and no other client asked within the last millisecond: to answer
-    /// at once delays nobody, and to hand it to another thread would only cost time.
+    /// at once delays no other call, and to hand it to another thread would only cost time.
     pub alone: bool,
 }
 
@@ -73,16 +73,16 @@ impl<F: FnMut(Request<'_>, Reply)> Handler for F {
     }
 }
 
-/// A request that was taken in, for those who ask for the next one instead of being called.
+/// A request that was taken in, for programs that ask for the next one instead of being called.
 #[derive(Debug)]
 pub struct Incoming {
-    /// Who asked.
+    /// The client that asked.
     pub client: ClientId,
     /// The request's frame.
     pub request: Vec<u8>,
     /// Answers it.
     pub reply: Reply,
-    /// When nobody waits for the answer any more.
+    /// The deadline: from then on the answer is not wanted any more.
     pub deadline: Option<Instant>,
     /// As [`Request::alone`] was.
     pub alone: bool,

@@ -69,7 +69,7 @@ impl<H: Handler> ServerTurn<'_, H> {
             }
         }
         if readiness.hangup() && !is_piped && (has_ended || !reads) {
-            // Nobody is there to take an answer.
+            // The client is gone and takes no answer.
             fate = Fate::Gone;
         }
         self.put_back(key, busy, fate);

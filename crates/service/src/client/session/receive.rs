@@ -13,7 +13,7 @@ use thalweg_wire::frame::{FrameError, HEADER_BYTES, Header, Kind, LENGTH_BYTES};
 use thalweg_wire::messagepack::Reader;
 
 impl Session {
-    /// The next frame that somebody waits for.
+    /// The next frame of a call in flight.
     #[inline]
     pub(super) fn arrive(&mut self) -> Option<Found> {
         if self.broken.is_some() {

@@ -71,7 +71,8 @@ fn only_a_request_that_left_whole_may_have_been_begun() {
 /// The failure of a lost call waits to be taken, while requests of the next connection lie where its own lay.
 #[test]
 fn a_call_of_a_former_connection_touches_nothing_of_the_next() {
-    let ends: [&dyn Fn(&mut Session, CallId); 4] = [
+    type Act = dyn Fn(&mut Session, CallId);
+    let ends: [&Act; 4] = [
         &|session, call| session.cancel(call),
         &|session, call| session.forget(call),
         &|session, call| {

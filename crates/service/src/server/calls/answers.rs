@@ -2,8 +2,7 @@
 //!
 //! Any thread pushes under one short lock; the reactor swaps the whole batch out. Payloads lie one behind the
 //! other in one buffer, so that an answer allocates nothing in the steady state; a large one is copied
-//! outside the lock and moved. The taker is woken once per batch, by the thread that
-//! pushes first.
+//! outside the lock and moved. The taker is woken once per batch, by the thread that pushes first.
 //!
 //! *Invariants*: pieces of one call are taken in the order in which they were pushed; every call that left
 //! the reactor's hands pushes exactly one end. *Bound*: an end per call in flight, and items as far as credit
@@ -62,7 +61,7 @@ struct Waiting {
     batch: Batch,
     /// The handler is to be told, by a [`Notifier`](crate::Notifier).
     notified: bool,
-    /// The reactor is gone: nobody takes anything any more.
+    /// The taker is gone: what is pushed from here on is dropped.
     closed: bool,
 }
 
@@ -83,7 +82,7 @@ impl Batch {
     }
 }
 
-/// Who takes the answers, and how a thread that answers wakes it.
+/// What takes the answers, and how a thread that answers wakes it.
 pub(crate) enum Taker {
     /// A server's own reactor.
     Server(Handle<Infallible>),
@@ -106,7 +105,7 @@ impl fmt::Debug for Taker {
     }
 }
 
-/// The queue, shared by the reactor and everybody who answers.
+/// The queue, shared by the taker and every thread that answers.
 #[derive(Debug)]
 pub(crate) struct Answers {
     waiting: Mutex<Waiting>,
@@ -168,7 +167,7 @@ impl Answers {
         std::mem::swap(&mut self.waiting.lock().batch, into);
     }
 
-    /// Nobody takes answers any more.
+    /// The taker is going: what waits, and whatever comes later, is dropped.
     pub(crate) fn close(&self) {
         let mut waiting = self.waiting.lock();
         waiting.batch.clear();

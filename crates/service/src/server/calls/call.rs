@@ -5,7 +5,7 @@
 //!
 //! *Invariants*: while anything is held back nothing of the call is pushed, so items leave in the order in
 //! which they were made; what is held back has a bound, and a producer that exceeds it has its call ended.
-//! A waker is somebody else's code, so it is cloned, woken and dropped without the lock. It lives no longer
+//! A waker is foreign code, so it is cloned, woken and dropped without the lock. It lives no longer
 //! than the reply: an answer forgets it ([`Call::forget_wakers`]), so a call that is renewed has none.
 
 use crate::server::calls::answers::Answers;
@@ -30,7 +30,7 @@ pub(crate) struct Call {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Nobody waits for the answer: cancelled, overdue, or the client is gone.
+    /// The answer is not wanted any more: the call was cancelled or is overdue, or the client is gone.
     cancelled: bool,
     /// The connection has more unsent than it may; credit waits.
     congested: bool,
@@ -39,9 +39,9 @@ struct State {
     held: VecDeque<Held>,
     held_bytes: usize,
     waker: Option<Waker>,
-    /// Woken only when nobody waits any more.
+    /// Woken only when the answer is not wanted any more.
     cancel_waker: Option<Waker>,
-    /// Woken when the connection has room again, or nobody waits any more.
+    /// Woken when the connection has room again, or the answer is not wanted any more.
     room_waker: Option<Waker>,
 }
 
@@ -69,7 +69,7 @@ pub(crate) enum Admission {
     Leaves(Flow),
     /// It waits for credit.
     Held,
-    /// Nobody wants it.
+    /// The client does not want it any more.
     Unwanted,
     /// Its producer did not wait when it was told to.
     Overrun,
@@ -98,7 +98,7 @@ impl Call {
         &self.answers
     }
 
-    /// Makes a call that nobody else knows any more as good as new.
+    /// Makes a call as good as new; exclusive access proves that no reply refers to it any more.
     pub(crate) fn renew(&mut self, credit: u32) {
         let state = self.state.get_mut();
         if state.cancelled || !state.held.is_empty() || state.congested {
@@ -168,7 +168,7 @@ impl Call {
         waker.wake_by_ref();
     }
 
-    /// Wakes once nobody waits any more, at once if it is so already.
+    /// Wakes once the answer is not wanted any more, at once if that is so already.
     pub(crate) fn when_cancelled(&self, waker: &Waker) {
         let given = waker.clone();
         let mut state = self.state.lock();
@@ -182,13 +182,13 @@ impl Call {
         waker.wake_by_ref();
     }
 
-    /// Whether the connection has room for an answer; also when nobody waits for one.
+    /// Whether the connection has room for an answer; also when none is wanted any more.
     pub(crate) fn has_room(&self) -> bool {
         let state = self.state.lock();
         !state.congested || state.cancelled
     }
 
-    /// Has `waker` woken once the connection has room for an answer, or nobody waits any more; `false` if
+    /// Has `waker` woken once the connection has room for an answer, or none is wanted any more; `false` if
     /// either is so already.
     pub(crate) fn await_room(&self, waker: &Waker) -> bool {
         let given = waker.clone();
@@ -211,7 +211,7 @@ impl Call {
 
     // For the connection.
 
-    /// Nobody waits for the answer any more. Whether the end was held back here: then none will come.
+    /// The answer is not wanted any more. Whether the end was held back here: then none will come.
     pub(crate) fn cancel(&self) -> bool {
         let mut state = self.state.lock();
         state.cancelled = true;

@@ -116,15 +116,15 @@ impl Reply {
         self.call.as_ref().map_or(Flow::Gone, |call| call.flow())
     }
 
-    /// Whether nobody waits for the answer any more: the call was cancelled, its deadline passed, or its
+    /// Whether the answer is not wanted any more: the call was cancelled, its deadline passed, or its
     /// client is gone. It is to be ended, or dropped, all the same.
     pub fn is_cancelled(&self) -> bool {
         self.call.as_ref().is_none_or(|call| call.is_cancelled())
     }
 
-    /// Wakes `waker` once, when there is credit again or nobody waits any more; at once, on this thread, if
-    /// it is so already. A waker that was given before is forgotten, and so is this one with the answer:
-    /// both are dropped then. A wake that another thread has begun by that time may still run.
+    /// Wakes `waker` once, when there is credit again or the answer is not wanted any more; at once, on this
+    /// thread, if either holds already. A waker that was given before is forgotten, and so is this one with
+    /// the answer: both are dropped then. A wake that another thread has begun by that time may still run.
     pub fn changed(&mut self, waker: &Waker) {
         self.watches = true;
         match &self.call {
@@ -133,8 +133,8 @@ impl Reply {
         }
     }
 
-    /// Wakes `waker` once nobody waits for the answer any more; at once if it is so already. It is
-    /// forgotten as that of [`Reply::changed`] is, which is another.
+    /// Wakes `waker` once the answer is not wanted any more; at once if that holds already. It is forgotten as
+    /// that of [`Reply::changed`] is, which is another.
     pub fn when_cancelled(&mut self, waker: &Waker) {
         self.watches = true;
         match &self.call {
@@ -143,9 +143,9 @@ impl Reply {
         }
     }
 
-    /// Whether there is room for an answer, or nobody waits for one. There is none while the connection has
-    /// more unsent than it may: an answer that is given all the same adds to that. For answers that are long
-    /// and can wait.
+    /// Whether there is room for an answer, or none is wanted any more. There is no room while the connection
+    /// has more unsent than it may, and on a plain one none before the call's turn while more than that waits
+    /// for its turn: an answer that is given all the same adds to it. For answers that are long and can wait.
     pub fn has_room(&self) -> bool {
         self.call.as_ref().is_none_or(|call| call.has_room())
     }
@@ -157,12 +157,12 @@ impl Reply {
         self.call.as_ref().is_some_and(|call| call.await_room(waker))
     }
 
-    /// Who asked.
+    /// The client that asked.
     pub fn client(&self) -> ClientId {
         ClientId::of(self.place.key)
     }
 
-    /// From here on nobody is woken for this reply, whose producer may be gone once it has answered.
+    /// From here on no waker is woken for this reply, whose producer may be gone once it has answered.
     fn forget_wakers(&mut self) {
         if let Some(call) = self.call.as_ref().filter(|_| self.watches) {
             call.forget_wakers();

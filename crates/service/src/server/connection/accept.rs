@@ -1,6 +1,6 @@
 //! Accepting clients.
 //!
-//! Over the bound of clients, and while the process has no descriptor left, the server accepts nobody: new
+//! Over the bound of clients, and while the process has no descriptor left, the server accepts none: new
 //! clients wait in the kernel's queue, and are accepted when another client leaves. Only other users are
 //! turned away, where this one alone may connect: they are told so at once and take no place.
 
@@ -30,7 +30,7 @@ pub(crate) struct Source {
 }
 
 impl Engine {
-    /// Accepts who waits.
+    /// Accepts the clients that wait, as far as there is room for them.
     pub(crate) fn accept(&mut self, core: &mut ServerCore, index: usize) {
         let room = u64::from(self.options.clients_max).saturating_sub(self.statistics.clients);
         let limit = ACCEPTS_MAX.min(usize::try_from(room).unwrap_or(ACCEPTS_MAX));
@@ -57,7 +57,7 @@ impl Engine {
                 self.statistics.clients += 1;
             }
         }
-        // What ails a listener beside that is no better at once either.
+        // Any other error of a listener is unlikely to be gone at once either.
         if accepted.is_err() || accepted.is_ok_and(|accepted| accepted.exhausted) {
             let _ = core.set_interest(key, Interest::NONE);
             core.set_timer(key, REST_MS);

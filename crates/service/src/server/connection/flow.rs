@@ -26,7 +26,7 @@ impl Engine {
         self.end_call(busy, place, fault as u16, &frame);
     }
 
-    /// Tells a handler that nobody waits any more; whether it had ended the call already.
+    /// Tells a handler that its answer is not wanted any more; whether it had ended the call already.
     pub(crate) fn abandon(&mut self, call: &Call) -> bool {
         let had_ended = call.cancel();
         if had_ended {

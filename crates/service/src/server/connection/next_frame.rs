@@ -1,4 +1,4 @@
-//! What comes next in a connection's input. Pure: bytes in, meaning out; nothing is consumed here.
+//! Which frame a connection's input begins with. Pure: bytes in, meaning out; nothing is consumed here.
 
 use thalweg_wire::fault::Fault;
 use thalweg_wire::frame::{HEADER_BYTES, Header, Kind, LENGTH_BYTES, LENGTH_MAX};
@@ -27,7 +27,7 @@ pub(crate) struct RequestHead {
     pub(crate) length: usize,
     /// The client's name for its call; on plain connections 0.
     pub(crate) id: u64,
-    /// Milliseconds until nobody wants the answer any more; 0 for no such moment.
+    /// Milliseconds until the answer is not wanted any more; 0 for no deadline.
     pub(crate) deadline_ms: u32,
     /// Items that its stream may send to begin with; 0 leaves that to the server.
     pub(crate) credit: u32,

@@ -190,8 +190,7 @@ impl Engine {
     }
 }
 
-/// When nobody waits for the answer any more, also in the reactor's milliseconds; `None` when it is so
-/// already.
+/// The deadline, also in the reactor's milliseconds; `None` when it has passed already.
 fn due(core: &ServerCore, since_ms: u64, deadline_ms: u32) -> Option<(Option<Instant>, u64)> {
     if deadline_ms == 0 {
         return Some((None, NEVER_MS));

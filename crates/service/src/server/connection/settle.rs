@@ -38,7 +38,7 @@ impl Engine {
         match (busy.in_flight.find_very(place.id, place.serial), end) {
             (Some(_), Some(fault)) => self.end_call(&mut busy, place, fault, payload),
             (Some(_), None) => self.write_item(&mut busy, place, payload),
-            // The client was told otherwise meanwhile.
+            // The call had ended for its client before its handler ended it.
             (None, Some(_)) => {
                 self.statistics.in_flight_bytes -= busy.in_flight.forget(place.serial);
             }

@@ -31,7 +31,7 @@ struct Slot {
     is_lost: bool,
 }
 
-/// Credit that nobody counts: it is not known yet with how much streams begin. What is granted meanwhile is
+/// Credit that is not counted: it is not known yet with how much streams begin. What is granted meanwhile is
 /// added to it.
 pub(crate) const UNCOUNTED: u64 = 1 << 63;
 

@@ -1,4 +1,4 @@
-//! The ways in and out of a connection: one socket, or a pipe each.
+//! Both directions of a connection: one socket, or a pipe each.
 //!
 //! Ownership: owns its descriptors. A pipe goes one way and hangs up for each way on its own, so it is read,
 //! written, waited for and watched by itself; everything else about a connection is the same. Memory is never
@@ -11,13 +11,13 @@ use thalweg_sys::{socket, standard};
 use thalweg_transport::{Read, Wanted, Written, read, read_any, write_any, write_gathered};
 
 #[derive(Debug)]
-pub(crate) struct Ways {
+pub(crate) struct Duplex {
     input: OwnedFd,
     /// Where bytes go if not back by the same socket.
     output: Option<OwnedFd>,
 }
 
-impl Ways {
+impl Duplex {
     /// Both by a connected socket.
     pub(crate) const fn socket(socket: OwnedFd) -> Self {
         Self { input: socket, output: None }
@@ -99,28 +99,29 @@ mod tests {
     fn a_pair_of_pipes_is_a_connection_like_any_other() {
         let (input, mut far_writer) = io::pipe().unwrap();
         let (mut far_reader, output) = io::pipe().unwrap();
-        let ways = Ways::pipes(input.as_fd(), output.as_fd()).unwrap();
+        let duplex = Duplex::pipes(input.as_fd(), output.as_fd()).unwrap();
         drop((input, output));
         let mut bytes = Vec::with_capacity(64);
-        assert_eq!(ways.read(&mut bytes).unwrap(), Read::WouldBlock);
-        assert!(!ways.wait(Wanted::BytesOrSpace, None).unwrap(), "there is room, and nothing to read");
+        assert_eq!(duplex.read(&mut bytes).unwrap(), Read::WouldBlock);
+        assert!(!duplex.wait(Wanted::BytesOrSpace, None).unwrap(), "there is room, and nothing to read");
         let pieces = [IoSlice::new(b"one "), IoSlice::new(b"two")];
-        assert_eq!(ways.write(&pieces).unwrap(), Written::Bytes(7));
+        assert_eq!(duplex.write(&pieces).unwrap(), Written::Bytes(7));
         let mut came = [0; 7];
         far_reader.read_exact(&mut came).unwrap();
         assert_eq!(&came, b"one two");
         far_writer.write_all(b"back").unwrap();
-        assert!(ways.wait(Wanted::Bytes, None).unwrap());
-        assert_eq!(ways.read(&mut bytes).unwrap(), Read::Bytes(4));
+        assert!(duplex.wait(Wanted::Bytes, None).unwrap());
+        assert_eq!(duplex.read(&mut bytes).unwrap(), Read::Bytes(4));
         // A full pipe takes a part, then nothing.
         let large = vec![7; 1 << 20];
-        let Written::Bytes(part) = ways.write(&[IoSlice::new(b"head"), IoSlice::new(&large)]).unwrap() else {
+        let Written::Bytes(part) = duplex.write(&[IoSlice::new(b"head"), IoSlice::new(&large)]).unwrap()
+        else {
             panic!("an empty pipe took nothing");
         };
         assert!(part < large.len());
-        assert_eq!(ways.write(&[IoSlice::new(b"x"), IoSlice::new(b"y")]).unwrap(), Written::WouldBlock);
+        assert_eq!(duplex.write(&[IoSlice::new(b"x"), IoSlice::new(b"y")]).unwrap(), Written::WouldBlock);
         drop((far_reader, far_writer));
-        assert_eq!(ways.read(&mut bytes).unwrap(), Read::End);
-        assert_eq!(ways.write(&pieces).unwrap_err().kind(), io::ErrorKind::BrokenPipe);
+        assert_eq!(duplex.read(&mut bytes).unwrap(), Read::End);
+        assert_eq!(duplex.write(&pieces).unwrap_err().kind(), io::ErrorKind::BrokenPipe);
     }
 }

@@ -72,7 +72,7 @@ impl Incoming {
         &self.bytes[self.taken..]
     }
 
-    /// Bytes nobody took.
+    /// Bytes that were not handed out or passed over.
     pub(crate) fn len(&self) -> usize {
         (self.bytes.len() - self.taken).saturating_sub(self.skip)
     }
