@@ -163,11 +163,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let endpoint = std::env::args().nth(1).ok_or("usage: echo_server ENDPOINT")?.parse()?;
     // Before there is another thread, so that all of them leave signals to this descriptor.
     let signals = Signals::take()?;
-    let options = ServerOptions {
-        schema: SCHEMA_HASH,
-        error_tag: "EchoErrorResponse".into(),
-        ..ServerOptions::default()
-    };
+    let options = ServerOptions::of(SCHEMA_HASH, "EchoErrorResponse");
     let mut server = Server::bind(&[endpoint], options)?;
     let stopper = server.stopper();
     thread::spawn(move || {

@@ -43,11 +43,11 @@ use thalweg_wire::service::{AsyncCall, AsyncFrames};
 /// Carries many calls at once, each a future. Clones share one connection.
 ///
 /// ```
-/// use thalweg_service::{AsyncClient, ClientOptions, Server, ServerOptions};
+/// use thalweg_service::{AsyncClient, ClientOptions, Endpoint, Server, ServerOptions};
 /// use thalweg_wire::service::AsyncCall;
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let directory = tempfile::tempdir()?;
-/// let endpoint = directory.path().join("echo.sock").display().to_string().parse()?;
+/// let endpoint = Endpoint::try_from(directory.path().join("echo.sock"))?;
 /// let mut server = Server::bind(std::slice::from_ref(&endpoint), ServerOptions::default())?;
 /// let stopper = server.stopper();
 /// let serving = std::thread::spawn(move || server.run(|request, response| response.extend(request)));

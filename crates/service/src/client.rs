@@ -53,10 +53,10 @@ const DIRECT_BYTES: usize = 4 << 10;
 /// [`Client::wait`] and [`Client::take`]. A foreign loop watches [`Client::descriptor`] and takes turns.
 ///
 /// ```
-/// use thalweg_service::{CallOptions, Client, ClientOptions, Server, ServerOptions};
+/// use thalweg_service::{CallOptions, Client, ClientOptions, Endpoint, Server, ServerOptions};
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let directory = tempfile::tempdir()?;
-/// let endpoint = directory.path().join("echo.shm").display().to_string().parse()?;
+/// let endpoint = Endpoint::try_from(directory.path().join("echo.shm"))?;
 /// let mut server = Server::bind(std::slice::from_ref(&endpoint), ServerOptions::default())?;
 /// let stopper = server.stopper();
 /// let serving = std::thread::spawn(move || server.run(|request, response| response.extend(request)));

@@ -60,9 +60,9 @@ const TURN_MAX: usize = 256;
 /// A server of one service.
 ///
 /// ```
-/// use thalweg_service::{Server, ServerOptions};
+/// use thalweg_service::{Endpoint, Server, ServerOptions};
 /// let directory = tempfile::tempdir().unwrap();
-/// let endpoint = directory.path().join("echo.sock").to_str().unwrap().parse().unwrap();
+/// let endpoint = Endpoint::try_from(directory.path().join("echo.sock")).unwrap();
 /// let mut server = Server::bind(&[endpoint], ServerOptions::default()).unwrap();
 /// let stopper = server.stopper();
 /// std::thread::spawn(move || stopper.stop());
