@@ -1,9 +1,9 @@
 //! What can happen to an event loop: one table of kinds, one shape of an event, callbacks by number.
 //!
 //! Owns: the table ([`Kind`], [`ROWS`]) from which the documentation's is made, what an event consists of
-//! ([`Event`]), and which callback is told of it ([`Callbacks`]). Whatever carries events (a reactor's mailbox, a loop's
-//! own queue) carries this shape, so that descriptors, timers, answers, processes and sockets all arrive the
-//! same way.
+//! ([`Event`]), and which callback is told of it ([`Callbacks`]). Whatever carries events (a reactor's
+//! mailbox, a loop's own queue) carries this shape, so that descriptors, timers, answers, processes and
+//! sockets all arrive the same way.
 //!
 //! Never knows: a queue, a descriptor, a process, a language, what a payload is.
 //!

@@ -35,8 +35,9 @@
 //! 6. An idle connection owns no buffer and no task: a slot (at most 48 bytes beside its entry) and the
 //!    kernel's socket.
 //! 7. A short adaptive spin before sleeping, never with one processor, and it can be switched off; a
-//!    connection that was ready alone is looked at directly meanwhile, the kernel after every few such looks. For a source that
-//!    says where its peers run: never for one on this processor, which is let run instead, at most twice.
+//!    connection that was ready alone is looked at directly meanwhile, the kernel after every few such looks.
+//!    For a source that says where its peers run: never for one on this processor, which is let run instead,
+//!    at most twice.
 //! 8. A reactor never blocks but in `epoll_wait`; what may wait for a disk is done by a [`Pool`].
 //! 9. A reactor can be embedded in a foreign loop: [`Reactor::descriptor`] is readable whenever
 //!    [`Reactor::turn`] has something to do.

@@ -8,9 +8,9 @@
 //! others is woken once its waker has a processor: then the kernel can tell which one is free.
 //!
 //! Ownership: clones of a [`Pool`] share its threads, which end when the last clone is gone and the queue is
-//! empty. The pool does not wait for them, since a disk may not answer for long; an owner that wants to has their
-//! handles ([`Pool::crew`]). A job or a waker that panics ends itself and nothing else: the standard library's hook
-//! has told of it by then.
+//! empty. The pool does not wait for them, since a disk may not answer for long; an owner that wants to has
+//! their handles ([`Pool::crew`]). A job or a waker that panics ends itself and nothing else: the standard
+//! library's hook has told of it by then.
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::VecDeque;

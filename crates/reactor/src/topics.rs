@@ -183,7 +183,8 @@ impl<T> Topics<T> {
     }
 }
 
-/// Identities are given out by ourselves, so none is chosen to collide: a multiplication spreads them, and the fold brings the well-mixed high half down to where the table looks first.
+/// Identities are given out by ourselves, so none is chosen to collide: a multiplication spreads them, and
+/// the fold brings the well-mixed high half down to where the table looks first.
 fn hash(id: u64) -> u64 {
     let product = id.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     product ^ (product >> 32)

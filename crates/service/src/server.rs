@@ -6,8 +6,8 @@
 //! its own.
 //!
 //! The parts: `engine` is the server's state, and `turn` acts on what a turn of its reactor brought, which
-//! `collector` noted; `connection` is all that concerns one client, `calls` what other threads touch of a call;
-//! `drain` ends it all. `handler`, `options` and `statistics` are what a program sees.
+//! `collector` noted; `connection` is all that concerns one client, `calls` what other threads touch of a
+//! call; `drain` ends it all. `handler`, `options` and `statistics` are what a program sees.
 //!
 //! *Ownership*: everything belongs to the thread that runs the server. Replies and stoppers may go anywhere.
 //!

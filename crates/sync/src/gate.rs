@@ -46,8 +46,8 @@
 //! declaration finds the waker that it stands for. A future that waits ([`Gate::until`]) has a place of its
 //! own in the list, which goes with it: tasks come and go while nothing is published. A waker that was
 //! registered for itself is kept until the next wake even if its task has lost interest: one task may watch
-//! two things, and the waker is the same. A task that has lost all interest says so ([`Gate::forget`]). Wakers
-//! are foreign code, so they are cloned, woken and dropped without the lock.
+//! two things, and the waker is the same. A task that has lost all interest says so ([`Gate::forget`]).
+//! Wakers are foreign code, so they are cloned, woken and dropped without the lock.
 //!
 //! # Invariants
 //!

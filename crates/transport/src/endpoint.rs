@@ -19,7 +19,8 @@ use std::str::FromStr;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Endpoint {
-    /// `*.sock`: a Unix socket. Plain frames or multiplexed, and a client that asks goes on over shared memory.
+    /// `*.sock`: a Unix socket. Plain frames or multiplexed, and a client that asks goes on over shared
+    /// memory.
     Socket(PathBuf),
     /// `*.shm`: a Unix socket over which nothing goes but the way to shared memory.
     Shared(PathBuf),

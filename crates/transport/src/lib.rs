@@ -8,8 +8,9 @@
 //! Never knows: what a byte means, which connection a descriptor belongs to, when to read again.
 //!
 //! Reading and writing is one system call at a time, two where the kernel does not take bytes from a file by
-//! itself ([`write_held`]). Nothing blocks but a [`PeerWait`], and binding a path for as long as its directory
-//! is locked. A connection's descriptor is owned by its reactor's slab; the functions here borrow it.
+//! itself ([`write_held`]). Nothing blocks but a [`PeerWait`], and binding a path for as long as its
+//! directory is locked. A connection's descriptor is owned by its reactor's slab; the functions here borrow
+//! it.
 #![forbid(unsafe_code)]
 
 mod acceptor;

@@ -1,7 +1,7 @@
 //! Bytes on their way out that a descriptor did not take yet.
 //!
-//! *Ownership*: the bytes lie here until they are sent; the writer borrows them. A byte is copied in, and once
-//! more at most where [`Unsent::make_way`] moves it to the front.
+//! *Ownership*: the bytes lie here until they are sent; the writer borrows them. A byte is copied in, and
+//! once more at most where [`Unsent::make_way`] moves it to the front.
 
 /// What was sent lies in front until it is as much as this and more than what was not.
 const CUT_BYTES: usize = 64 << 10;

@@ -152,7 +152,8 @@ impl Client {
                     None => watch.leave(link.duplex()),
                 }
                 if is_full && !self.session.is_held_back() {
-                    // Reading pauses until the caller took what is there, so a loop has to come back by itself.
+                    // Reading pauses until the caller took what is there, so a loop has to come back by
+                    // itself.
                     due = Some(Instant::now());
                 }
             }

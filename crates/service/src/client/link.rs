@@ -1,7 +1,7 @@
 //! A connection that is up: its socket, and the shared memory it may have led to.
 //!
-//! Ownership: owns both directions and this side's end of the rings. While answers come fast either looks for a
-//! moment before it sleeps: a socket link in the read itself ([`thalweg_sys::socket::receive_waiting`]), so
+//! Ownership: owns both directions and this side's end of the rings. While answers come fast either looks for
+//! a moment before it sleeps: a socket link in the read itself ([`thalweg_sys::socket::receive_waiting`]), so
 //! that a call costs one write and one read; a shared one on the socket, over which nothing but bells comes.
 
 use super::duplex::Duplex;

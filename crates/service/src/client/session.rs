@@ -1,7 +1,7 @@
 //! What a client knows of its calls: bytes in, bytes out, no descriptor and no clock.
 //!
-//! `calls` are those in flight, `deadlines` when they are overdue; `incoming` and `outgoing` are the bytes of a
-//! connection, and `receive` cuts those that came into frames.
+//! `calls` are those in flight, `deadlines` when they are overdue; `incoming` and `outgoing` are the bytes of
+//! a connection, and `receive` cuts those that came into frames.
 //!
 //! Ownership: belongs to one [`crate::Client`], which moves its bytes and hands it the time. Waiting is the
 //! client's business, so a blocking wait, a foreign loop's turn and a future share everything here.

@@ -15,7 +15,8 @@ pub struct Statistics {
     pub in_flight_bytes: u64,
     /// Requests that came, but those that were too long to be taken.
     pub requests: u64,
-    /// Of these, those whose calls ended: answered, refused, cancelled, overdue, or left by a client that is gone.
+    /// Of these, those whose calls ended: answered, refused, cancelled, overdue, or left by a client that is
+    /// gone.
     pub answers: u64,
     /// System calls that read.
     pub reads: u64,

@@ -133,8 +133,8 @@ impl Reply {
         }
     }
 
-    /// Wakes `waker` once the answer is not wanted any more; at once if that holds already. It is forgotten as
-    /// that of [`Reply::changed`] is, which is another.
+    /// Wakes `waker` once the answer is not wanted any more; at once if that holds already. It is forgotten
+    /// as that of [`Reply::changed`] is, which is another.
     pub fn when_cancelled(&mut self, waker: &Waker) {
         self.watches = true;
         match &self.call {
