@@ -307,8 +307,8 @@ unsafe fn calls_of<'a>(list: *const ThalwegRpcCall, length: usize) -> Result<Vec
     if list.is_null() || length == 0 {
         return Err(Error::new(Fault::BadArgument, "there are no calls"));
     }
-    // SAFETY: the caller's promise, and not null.
-    let list = unsafe { std::slice::from_raw_parts(list, length) };
+    // SAFETY: the caller's promise.
+    let list = unsafe { borrowed::list(list, length, "the calls") }?;
     let read = |call: &ThalwegRpcCall| {
         // SAFETY: the caller's promise.
         let method = unsafe { borrowed::string(call.method, "a method") }?;

@@ -138,8 +138,8 @@ pub unsafe extern "C" fn thalweg_server_open(
         if endpoints.is_null() || count == 0 {
             return Err(Error::new(Fault::BadArgument, "no endpoint is given"));
         }
-        // SAFETY: the caller's promise, and not null.
-        let paths = unsafe { std::slice::from_raw_parts(endpoints, count) };
+        // SAFETY: the caller's promise.
+        let paths = unsafe { borrowed::list(endpoints, count, "the endpoints") }?;
         let endpoints: Result<Vec<_>, Error> = paths
             .iter()
             // SAFETY: the caller's promise.

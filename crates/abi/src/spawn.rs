@@ -125,14 +125,8 @@ impl ThalwegSpawnOptions {
 /// # Safety
 /// `list` points to `count` strings that a NUL ends.
 unsafe fn strings<'a>(list: *const *const c_char, count: usize, what: &str) -> Result<Vec<&'a str>, Error> {
-    if count == 0 {
-        return Ok(Vec::new());
-    }
-    if list.is_null() {
-        return Err(Error::new(Fault::BadArgument, format!("{what} is null")));
-    }
-    // SAFETY: the caller's promise, and not null.
-    let list = unsafe { std::slice::from_raw_parts(list, count) };
+    // SAFETY: the caller's promise.
+    let list = unsafe { borrowed::list(list, count, what) }?;
     // SAFETY: the caller's promise.
     list.iter().map(|text| unsafe { borrowed::string(*text, what) }).collect()
 }
