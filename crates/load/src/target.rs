@@ -36,7 +36,8 @@ impl Target {
         };
         let parts = Url::split(url).ok().filter(|parts| parts.rest.is_empty()).ok_or_else(bad)?;
         let unreachable = |error| Error::Unreachable { url: url.to_owned(), error };
-        let addresses = (parts.host, parts.port_or_own()).to_socket_addrs().map_err(unreachable)?;
+        let place = (&*parts.host_to_resolve(), parts.port_or_own());
+        let addresses = place.to_socket_addrs().map_err(unreachable)?;
         let addresses: Vec<SocketAddr> = addresses.collect();
         let address = *addresses.first().ok_or_else(bad)?;
         let trust = || common.tls_ca.as_deref().map_or_else(Trust::of_system, Trust::in_file);
@@ -49,7 +50,7 @@ impl Target {
             tls,
             prefix: common.prefix().to_owned(),
             name_bytes: common.name_bytes,
-            fields: format!("Host: {}\r\n{}", parts.authority, token.unwrap_or_default()),
+            fields: format!("Host: {}\r\n{}", parts.host_field(), token.unwrap_or_default()),
         })
     }
 

@@ -13,7 +13,7 @@ use std::ops::RangeInclusive;
 pub struct Url<'a> {
     /// Whether its scheme is `https`.
     pub secure: bool,
-    /// Host and port, as a `Host` says them.
+    /// Host and port.
     pub authority: &'a str,
     /// The host: a name, or an address without brackets. Whether there is such a host is not looked at.
     pub host: &'a str,
@@ -84,6 +84,35 @@ impl<'a> Url<'a> {
         self.authority.starts_with('[')
     }
 
+    /// What a `Host` says: host and port, without the zone of an address, which only this machine knows (RFC
+    /// 6874, 4).
+    ///
+    /// ```
+    /// # use thalweg_wire::url::Url;
+    /// assert_eq!(Url::split("http://[fe80::1%25eth0]:80/x")?.host_field(), "[fe80::1]:80");
+    /// # Ok::<(), thalweg_wire::url::Wrong>(())
+    /// ```
+    pub fn host_field(&self) -> Cow<'a, str> {
+        let zoned = self.authority.split_once('%').filter(|_| self.is_bracketed());
+        match zoned.and_then(|(before, behind)| Some((before, behind.split_once(']')?.1))) {
+            Some((address, port)) => format!("{address}]{port}").into(),
+            None => self.authority.into(),
+        }
+    }
+
+    /// The host as the system's resolver takes it: a zone may be written as it is, or behind `%25` (RFC 6874,
+    /// 2), which alone is the zone 25.
+    ///
+    /// ```
+    /// # use thalweg_wire::url::Url;
+    /// assert_eq!(Url::split("http://[fe80::1%25eth0]:80/x")?.host_to_resolve(), "fe80::1%eth0");
+    /// # Ok::<(), thalweg_wire::url::Wrong>(())
+    /// ```
+    pub fn host_to_resolve(&self) -> Cow<'a, str> {
+        let zoned = self.host.split_once("%25").filter(|(_, zone)| self.is_bracketed() && !zone.is_empty());
+        zoned.map_or(self.host.into(), |(address, zone)| format!("{address}%{zone}").into())
+    }
+
     /// The port that is meant: what is named, or the scheme's own.
     pub fn port_or_own(&self) -> u16 {
         self.port.unwrap_or(if self.secure { 443 } else { 80 })
@@ -143,6 +172,21 @@ mod tests {
         assert_eq!((url.authority, url.is_bracketed(), url.port_or_own()), ("[::1]:8443", true, 8443));
         let own = |text| Url::split(text).unwrap().port_or_own();
         assert_eq!([own("http://h"), own("https://h/:1")], [80, 443]);
+    }
+
+    #[test]
+    fn a_zone_is_for_the_resolver_and_not_for_the_server() {
+        for (text, field, resolved) in [
+            ("http://[fe80::1%2]:80/", "[fe80::1]:80", "fe80::1%2"),
+            ("http://[fe80::1%25eth0]", "[fe80::1]", "fe80::1%eth0"),
+            ("http://[fe80::1%eth0]/%25x", "[fe80::1]", "fe80::1%eth0"),
+            ("http://[fe80::1%25]:1", "[fe80::1]:1", "fe80::1%25"),
+            ("http://[::1]:1", "[::1]:1", "::1"),
+            ("http://a%25b:1", "a%25b:1", "a%25b"),
+        ] {
+            let url = Url::split(text).unwrap();
+            assert_eq!((url.host_field(), url.host_to_resolve()), (field.into(), resolved.into()), "{text}");
+        }
     }
 
     #[test]

@@ -51,14 +51,15 @@ impl ResolvedUrl {
             }
             Err(Wrong::Port) => return refuse("a port is a number up to 65535"),
         };
-        let (host, path) = (parts.authority, parts.rest);
+        let (host, path) = (parts.host_field(), parts.rest);
         if path.contains('#') {
             return refuse("a service has no part that a # names: leave out what begins with it");
         }
         let joint = if path.starts_with('/') { "" } else { "/" };
         let unknown = |error| Failure::system(Fault::NoServer, url, error);
         let mut addresses = Vec::new();
-        for address in (parts.host, parts.port_or_own()).to_socket_addrs().map_err(unknown)? {
+        let place = (&*parts.host_to_resolve(), parts.port_or_own());
+        for address in place.to_socket_addrs().map_err(unknown)? {
             if !addresses.contains(&address) {
                 addresses.push(address);
             }
@@ -180,6 +181,12 @@ mod tests {
         assert_eq!(resolved.addresses, ["127.0.0.1:4437".parse().unwrap()]);
         assert!(resolved.head.starts_with(b"POST /rpc/log HTTP/1.1\r\nHost: 127.0.0.1:4437\r\n"));
         assert_eq!(ResolvedUrl::of("http://[::1]", None).unwrap().addresses, ["[::1]:80".parse().unwrap()]);
+        for zoned in ["http://[fe80::1%1]:80/x", "http://[fe80::1%251]:80/x"] {
+            let resolved = ResolvedUrl::of(zoned, None).unwrap();
+            assert_eq!(resolved.addresses, ["[fe80::1%1]:80".parse().unwrap()], "{zoned}");
+            let head = String::from_utf8(resolved.head).unwrap();
+            assert!(head.contains("\r\nHost: [fe80::1]:80\r\n"), "{head}");
+        }
         for (url, line) in [
             ("HTTP://127.0.0.1:1/x", "POST /x HTTP/1.1"),
             ("http://127.0.0.1:1", "POST / HTTP/1.1"),

@@ -48,7 +48,7 @@ impl Url {
         Ok(Self {
             text: text.to_owned(),
             endpoint,
-            host: parts.authority.to_owned(),
+            host: parts.host_field().into_owned(),
             prefix: parts.rest.trim_end_matches('/').to_owned(),
             token: None,
             ca: None,
