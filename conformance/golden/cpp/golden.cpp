@@ -168,6 +168,15 @@ void misfits(std::map<std::string, Frame>& golden) {
         echo::EchoPlaces places = thalweg::own(std::get<echo::EchoPlacesView>(echo::decode_request(golden["echo_places_request"])));
         places.counts.emplace(text, 1);
         refused(places, "counts");
+        // Behind a value that is a struct, too.
+        const std::map<std::string, echo::Inner> named{{"a", {}}, {text, {}}};
+        try {
+            Frame out;
+            thalweg::Writer(out).field("named", named);
+            throw Broken("a key was taken");
+        } catch (const thalweg::EncodeError& wrong) {
+            holds(wrong.place == "named", wrong.what());
+        }
     }
 }
 
@@ -330,6 +339,39 @@ void behind(std::map<std::string, Frame> golden) {
     }
 }
 
+Frame bytes(std::string_view text) { return Frame(text.begin(), text.end()); }
+
+/// What is wrong is placed by its name on the wire, and where it begins.
+void placed() {
+    using namespace std::string_literals;
+    const auto refused = [](const std::string& frame, std::string_view place, std::size_t at) {
+        try {
+            again(bytes(frame));
+        } catch (const thalweg::DecodeError& error) {
+            return holds(error.place == place && error.at == at, error.what());
+        }
+        throw Broken(frame + " was taken");
+    };
+    refused("\x91\x92\xab" "EchoAliases\x80", "EchoAliases.sequenceNumber", 15);
+    refused("\x91\x92\xab" "EchoAliases\x81\xae" "sequenceNumber\xc0", "EchoAliases.sequenceNumber", 30);
+    const std::string head = "\x91\x92\xaa" "EchoPlaces\x82\xa6places\x91\x83\xa4name\xa0";
+    // An enum's word, by its field and where it begins; text, where that begins; a key, where it comes again.
+    refused(head + "\xa5moods\x81\xa1" "a\xa4glad", "Place.moods", 38);
+    refused(head + "\xa5moods\x81\xa2" "a\xff\xa4" "calm", "Place.moods", 37);
+    refused(head + "\xa5moods\x82\xa1" "a\xa4" "calm\xa1" "a\xa4" "calm", "Place.moods", 43);
+    // The struct, behind a field that holds another.
+    refused(head + "\xa5inner\x81\xa6values\x90\x07", "Place", 44);
+    // A map's key, behind a value that is a struct.
+    const Frame frame = bytes("\x82\xa1" "a\x81\xa6values\x90\x07          "s);
+    thalweg::Reader reader(frame);
+    try {
+        thalweg::Codec<std::map<std::string_view, echo::InnerView>>::read(reader);
+    } catch (const thalweg::DecodeError& error) {
+        return holds(error.place == "frame" && error.at == 12, error.what());
+    }
+    throw Broken("a key that is a number was taken");
+}
+
 } // namespace
 
 int main(int count, char** arguments) {
@@ -353,6 +395,7 @@ int main(int count, char** arguments) {
     check("mutations", [&] { mutations(golden, arguments[2]); });
     check("values are what the frames say", [&] { values(golden); });
     check("text that is not UTF-8 is not written", [&] { misfits(golden); });
+    check("what is wrong is placed by its name on the wire", placed);
     check("bytes behind a message are the frame's", [&] { behind(golden); });
     check("calls are answered", calls);
     check("streams bring items and then their end", streams);

@@ -29,6 +29,7 @@ main([Directory, Outcomes]) ->
                 {"what reading holds in memory is bounded by the frame", fun memory/0},
                 {"what is not counted stays below that bound by itself", fun uncounted/0},
                 {"a frame that is refused leaves nothing behind", fun() -> undefined = get('$thalweg_messagepack_room') end},
+                {"what is wrong is placed by its name on the wire", fun placed/0},
                 {"values that do not fit are refused", fun misfits/0},
                 {"calls are answered", fun calls/0},
                 {"streams bring items and then their end", fun streams/0},
@@ -98,6 +99,26 @@ uncounted() ->
             true = erts_debug:flat_size(Value) * erlang:system_info(wordsize) < 64 * byte_size(Frame)
         end
      || {Type, Head, Items} <- Values
+    ],
+    ok.
+
+%% What is wrong is placed by its name on the wire, and where it begins.
+placed() ->
+    Head = <<16#91, 16#92, 16#aa, "EchoPlaces", 16#82, 16#a6, "places", 16#91, 16#83, 16#a4, "name", 16#a0>>,
+    Aliases = <<16#91, 16#92, 16#ab, "EchoAliases">>,
+    Number = <<Aliases/binary, 16#81, 16#ae, "sequenceNumber">>,
+    [
+        {error, {decode_error, Place, _, At}} = again(Frame)
+     || {Frame, Place, At} <- [
+            {<<Aliases/binary, 16#80>>, <<"EchoAliases.sequenceNumber">>, 15},
+            {<<Number/binary, 16#c0>>, <<"EchoAliases.sequenceNumber">>, 30},
+            {<<Number/binary, 16#ff>>, <<"EchoAliases.sequenceNumber">>, 30},
+            %% An enum's word, by its field and where it begins; text, where that begins.
+            {<<Head/binary, 16#a5, "moods", 16#81, 16#a1, "a", 16#a4, "glad">>, <<"Place.moods">>, 38},
+            {<<Head/binary, 16#a5, "moods", 16#81, 16#a2, "a", 255, 16#a4, "calm">>, <<"Place.moods">>, 37},
+            %% The struct, behind a field that holds another.
+            {<<Head/binary, 16#a5, "inner", 16#81, 16#a6, "values", 16#90, 16#07>>, <<"Place">>, 44}
+        ]
     ],
     ok.
 

@@ -166,6 +166,8 @@ await check("values that do not fit are refused", () => {
     ["a string for bytes", "EchoBytes", { data: "ab" }, /^data: "ab" is no Uint8Array$/],
     ["an array for bytes", "EchoBytes", { data: [1, 2] }, /^data: a value of Array is no Uint8Array$/],
     ["a string for a list", "EchoPlaces", { places: "ab" }, /^places: "ab" is no array$/],
+    // Behind a struct, by the field of the list that both stand in.
+    ["a number for a struct", "EchoPlaces", { places: [{ name: "", moods: new Map() }, 5] }, /^places: 5 is no object$/],
     ["a word of no enum", "EchoPlaces", { places: [{ name: "", moods: new Map([["now", "glad"]]) }] },
       /^moods: "glad" is no word of calm, in-a-hurry, lost$/],
     ["an object for a map", "EchoPlaces", { places: [{ name: "", moods: { now: "calm" } }] },

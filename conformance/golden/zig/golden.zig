@@ -166,6 +166,30 @@ fn unwritable(request: types.EchoRequest) !void {
     }
 }
 
+/// What is wrong is placed by its name on the wire, and where it begins.
+fn placed() !void {
+    const head = "\x91\x92\xaaEchoPlaces\x82\xa6places\x91\x83\xa4name\xa0";
+    const trailing = try std.mem.concat(memory.allocator(), u8, &.{ named("echo_places_request"), "\xc0" });
+    for ([_]struct { []const u8, []const u8, usize }{
+        .{ trailing, "frame", trailing.len - 1 },
+        .{ "\x91\x92\xabEchoAliases\x80", "EchoAliases.sequenceNumber", 15 },
+        .{ "\x91\x92\xabEchoAliases\x81\xaesequenceNumber\xc0", "EchoAliases.sequenceNumber", 30 },
+        .{ "\x91\x92\xabEchoAliases\x81\xaesequenceNumber\xff", "EchoAliases.sequenceNumber", 30 },
+        // An enum's word, by its field and where it begins; text, where that begins.
+        .{ head ++ "\xa5moods\x81\xa1a\xa4glad", "Place.moods", 38 },
+        .{ head ++ "\xa5moods\x81\xa2a\xff\xa4calm", "Place.moods", 37 },
+        // The struct, behind a field that holds another.
+        .{ head ++ "\xa5inner\x81\xa6values\x90\x07", "Place", 44 },
+    }) |of| {
+        var reader: mp.Reader = .{ .frame = of[0], .allocator = memory.allocator() };
+        if (types.EchoRequestCodec.read(&reader)) |_| return error.Taken else |problem| {
+            if (problem == error.OutOfMemory) return problem;
+        }
+        try equal(reader.place, of[1]);
+        try holds(reader.at == of[2]);
+    }
+}
+
 const Service = struct {
     pub fn bytes(_: Service, request: types.EchoBytes, responder: echo.server.BytesResponder) !void {
         try responder.ok(.{ .data = request.data });
@@ -268,7 +292,7 @@ fn calls() !void {
     try equal((try client.places(arena, places)).refused, "NotUtf8");
     if (client.fail(arena, .{ .reason = "caf\xe9" })) |_| return error.Taken else |problem| try holds(problem == error.NotUtf8);
     const nonsense = try types.EchoResponseCodec.decode(arena, try wire.receive(try wire.send("nonsense")));
-    try equal(nonsense.error_response.message, "frame: WrongKind at byte 1");
+    try equal(nonsense.error_response.message, "frame: WrongKind at byte 0");
 }
 
 fn streams() !void {
@@ -422,6 +446,7 @@ pub fn main() void {
     check("mutations", mutations());
     check("values are what the frames say", values());
     check("text that is not UTF-8 is not written", misfits());
+    check("what is wrong is placed by its name on the wire", placed());
     check("calls are answered", calls());
     check("streams bring items and then their end", streams());
     check("a stream ends with an item that cannot be read", unreadable());

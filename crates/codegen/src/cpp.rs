@@ -174,11 +174,12 @@ impl Cpp<'_> {
         text.block(format!("template <> struct Codec<{name}> {{"), "};", |text| {
             text.line(format!("static constexpr std::size_t bytes_min = {least};"));
             text.block(format!("static {name} read(Reader& reader) {{"), "}", |text| {
+                text.line("const std::size_t at = reader.at();");
                 text.line("const std::string_view word = reader.key();");
                 for member in &of.members {
                     text.line(format!("if (word == \"{member}\") return {name}::{};", snake(member)));
                 }
-                text.line(format!("throw reader.refuse(Wrong::unknown_word, \"{}\");", of.name));
+                text.line("throw reader.error(Wrong::unknown_word, at);");
             });
             text.block(format!("static std::string_view word(const {name}& value) {{"), "}", |text| {
                 text.block("switch (value) {", "}", |text| {

@@ -283,11 +283,12 @@ namespace thalweg {
 template <> struct Codec<::echo::Mood> {
     static constexpr std::size_t bytes_min = 5;
     static ::echo::Mood read(Reader& reader) {
+        const std::size_t at = reader.at();
         const std::string_view word = reader.key();
         if (word == "calm") return ::echo::Mood::calm;
         if (word == "in-a-hurry") return ::echo::Mood::in_a_hurry;
         if (word == "lost") return ::echo::Mood::lost;
-        throw reader.refuse(Wrong::unknown_word, "Mood");
+        throw reader.error(Wrong::unknown_word, at);
     }
     static std::string_view word(const ::echo::Mood& value) {
         switch (value) {

@@ -93,7 +93,7 @@ read(string, Frame) ->
     {Text, Rest} = key(Frame),
     case unicode:characters_to_binary(Text) of
         Text -> {Text, Rest};
-        _ -> wrong(not_utf8, Rest)
+        _ -> wrong(not_utf8, binary:part(Frame, byte_size(Frame), -byte_size(Text) - byte_size(Rest)))
     end;
 read(bytes, <<16#c4, Length, Value:Length/binary, Rest/binary>>) -> {Value, Rest};
 read(bytes, <<16#c5, Length:16, Value:Length/binary, Rest/binary>>) -> {Value, Rest};
@@ -126,7 +126,7 @@ read({enum, Words}, Frame) ->
     {Word, Rest} = key(Frame),
     case lists:keyfind(Word, 1, Words) of
         {_, Atom} -> {Atom, Rest};
-        false -> wrong(unknown_word, Rest)
+        false -> wrong(unknown_word, Frame)
     end;
 read(Described, Frame) when is_function(Described) -> read(Described(), Frame);
 read(f32, <<16#ca, Bits:4/binary, Rest/binary>>) -> {single(Bits), Rest};
@@ -210,21 +210,21 @@ entries(Count, Type, Entries, Frame) ->
 fields(0, Place, Fields, Values, Rest) ->
     {lists:foldl(fun(Field, All) -> present(Field, All, Place, Rest) end, Values, Fields), Rest};
 fields(Count, Place, Fields, Values, Frame) ->
-    {Key, AfterKey} = key(Frame),
+    {Key, AfterKey} = in_place(Place, fun() -> key(Frame) end),
     case lists:keyfind(Key, 1, Fields) of
         {_, Name, _, _} when is_map_key(Name, Values) ->
             throw({wrong, place(Place, Key), duplicate, AfterKey});
         {_, Name, _, Type} ->
-            {Value, Rest} = field(place(Place, Key), Type, AfterKey),
+            {Value, Rest} = in_place(place(Place, Key), fun() -> read(Type, AfterKey) end),
             fields(Count - 1, Place, Fields, Values#{Name => Value}, Rest);
         false ->
             throw({wrong, Place, unknown_field, AfterKey})
     end.
 
-%% What goes wrong in a field says so, unless something further in has said it.
-field(Place, Type, Frame) ->
+%% What goes wrong at a place says so, unless something further in has said it.
+in_place(Place, Read) ->
     try
-        read(Type, Frame)
+        Read()
     catch
         throw:{wrong, <<"frame">>, What, At} -> throw({wrong, Place, What, At})
     end.

@@ -592,7 +592,12 @@ export class Writer {
   list<T>(values: readonly T[], write: (writer: Writer, value: T) => void): void {
     if (!Array.isArray(values)) throw this.#misfit(values, "array");
     this.#arrayLength(values.length);
-    for (const value of values) write(this, value);
+    const field = this.#field;
+    for (const value of values) {
+      write(this, value);
+      // A struct left its own field.
+      this.#field = field;
+    }
   }
 
   array<T>(expected: number, values: readonly T[], write: (writer: Writer, value: T) => void): void {
@@ -604,9 +609,11 @@ export class Writer {
   map<T>(values: ReadonlyMap<string, T>, write: (writer: Writer, value: T) => void): void {
     if (!isA(values, "Map")) throw this.#misfit(values, "Map");
     this.#mapLength(values.size);
+    const field = this.#field;
     for (const [key, value] of [...values].sort(([a], [b]) => byCodePoints(a, b))) {
       this.string(key);
       write(this, value);
+      this.#field = field;
     }
   }
 

@@ -222,7 +222,12 @@ public:
     void array(std::size_t count) { several(0x90, 0xdc, count); }
     void map(std::size_t count) { several(0x80, 0xde, count); }
 
-    template <class T> void value(const T& of) { Codec<T>::write(*this, of); }
+    /// A value. Behind it, the place is that of the whole again.
+    template <class T> void value(const T& of) {
+        const std::string_view outer = place_;
+        Codec<T>::write(*this, of);
+        place_ = outer;
+    }
 
     template <class T> void field(std::string_view name, const T& of) {
         place_ = name;
@@ -374,9 +379,17 @@ public:
         return believed(several(0x80, 0xde), 2);
     }
 
+    /// A value. Behind it, the place is that of the whole again.
+    template <class T> T value() {
+        const std::string_view outer = place_;
+        T value = Codec<T>::read(*this);
+        place_ = outer;
+        return value;
+    }
+
     template <class T, std::size_t N>
     void field(T& into, std::bitset<N>& seen, std::size_t which, std::string_view place) {
-        place_ = place;
+        const std::string_view outer = std::exchange(place_, place);
         if (seen.test(which)) throw error(Wrong::duplicate, at_);
         seen.set(which);
         try {
@@ -384,6 +397,7 @@ public:
         } catch (const std::bad_alloc&) {
             throw error(Wrong::memory, at_);
         }
+        place_ = outer;
     }
 
     template <std::size_t N>
@@ -391,7 +405,11 @@ public:
         if (!seen.test(which)) throw refuse(Wrong::missing, place);
     }
 
-    [[nodiscard]] DecodeError duplicate() const { return error(Wrong::duplicate, at_); }
+    /// The byte that comes next.
+    [[nodiscard]] std::size_t at() const { return at_; }
+
+    /// An error about what begins at a byte, and was read last.
+    [[nodiscard]] DecodeError error(Wrong wrong, std::size_t at) const { return {place_, wrong, at}; }
 
     /// Begins a request's envelope and returns its tag.
     std::string_view request() {
@@ -406,7 +424,6 @@ public:
     }
 
 private:
-    [[nodiscard]] DecodeError error(Wrong wrong, std::size_t at) const { return {place_, wrong, at}; }
     [[nodiscard]] DecodeError kind() const { return error(Wrong::kind, at_ - 1); }
 
     template <class T, class V> T fits(V value, std::size_t at) const {
@@ -528,7 +545,7 @@ template <class T> struct Codec<std::vector<T>> {
         const std::size_t count = reader.list(Codec<T>::bytes_min);
         std::vector<T> values;
         values.reserve(reader.hold<T>(count));
-        for (std::size_t n = 0; n < count; n++) values.push_back(Codec<T>::read(reader));
+        for (std::size_t n = 0; n < count; n++) values.push_back(reader.value<T>());
         return values;
     }
     static void write(Writer& writer, const std::vector<T>& values) {
@@ -542,7 +559,7 @@ template <class T, std::size_t N> struct Codec<std::array<T, N>> {
     static std::array<T, N> read(Reader& reader) {
         reader.array(N);
         std::array<T, N> values{};
-        for (T& value : values) value = Codec<T>::read(reader);
+        for (T& value : values) value = reader.value<T>();
         return values;
     }
     static void write(Writer& writer, const std::array<T, N>& values) {
@@ -558,9 +575,10 @@ template <class K, class T> struct Codec<std::map<K, T>> {
         std::size_t left = reader.map(Codec<T>::bytes_min);
         reader.hold<std::pair<const K, T>>(left);
         for (; left > 0; left--) {
+            const std::size_t at = reader.at();
             K key = Codec<K>::read(reader);
-            if (values.contains(key)) throw reader.duplicate();
-            values.emplace(std::move(key), Codec<T>::read(reader));
+            if (values.contains(key)) throw reader.error(Wrong::duplicate, at);
+            values.emplace(std::move(key), reader.value<T>());
         }
         return values;
     }

@@ -47,8 +47,19 @@ pub const Reader = struct {
         if (self.at < self.frame.len) return error.Trailing;
     }
 
+    /// An error about what begins at a byte.
+    fn refuse(self: *Reader, problem: DecodeError, at: usize) DecodeError {
+        self.at = at;
+        return problem;
+    }
+
+    /// Nothing of the kind that belongs here begins with the byte that was read last.
+    fn wrongKind(self: *Reader) DecodeError {
+        return self.refuse(error.WrongKind, self.at - 1);
+    }
+
     fn take(self: *Reader, count: usize) DecodeError![]const u8 {
-        if (count > self.frame.len - self.at) return error.Truncated;
+        if (count > self.frame.len - self.at) return self.refuse(error.Truncated, self.frame.len);
         defer self.at += count;
         return self.frame[self.at..][0..count];
     }
@@ -77,7 +88,7 @@ pub const Reader = struct {
             0xd2 => @as(i32, @bitCast(@as(u32, @truncate(try self.number(4))))),
             0xd3 => @as(i64, @bitCast(try self.number(8))),
             0xe0...0xff => @as(i8, @bitCast(first)),
-            else => error.WrongKind,
+            else => self.wrongKind(),
         };
     }
 
@@ -89,7 +100,7 @@ pub const Reader = struct {
             0xd9 => try self.number(1),
             0xda => try self.number(2),
             0xdb => try self.number(4),
-            else => return error.WrongKind,
+            else => return self.wrongKind(),
         };
         return self.take(@intCast(length));
     }
@@ -99,12 +110,12 @@ pub const Reader = struct {
         if (first >= few and first < few + 16) return first & 15;
         if (first == many) return @intCast(try self.number(2));
         if (first == many + 1) return @intCast(try self.number(4));
-        return error.WrongKind;
+        return self.wrongKind();
     }
 
     /// Believes a count only as far as bytes are left.
     fn believed(self: *Reader, count: usize, bytes_min: usize) DecodeError!usize {
-        if (count > (self.frame.len - self.at) / bytes_min) return error.Truncated;
+        if (count > (self.frame.len - self.at) / bytes_min) return self.refuse(error.Truncated, self.frame.len);
         return count;
     }
 
@@ -118,7 +129,8 @@ pub const Reader = struct {
     }
 
     fn exactly(self: *Reader, expected: usize) DecodeError!void {
-        if (try self.several(0x90, 0xdc) != expected) return error.WrongLength;
+        const at = self.at;
+        if (try self.several(0x90, 0xdc) != expected) return self.refuse(error.WrongLength, at);
     }
 
     /// Begins a request's envelope and returns its tag.
@@ -229,7 +241,7 @@ pub const Boolean = struct {
         return switch (try reader.byte()) {
             0xc2 => false,
             0xc3 => true,
-            else => error.WrongKind,
+            else => reader.wrongKind(),
         };
     }
 
@@ -245,7 +257,8 @@ pub fn Integer(comptime Of: type) type {
         pub const optional = false;
 
         pub fn read(reader: *Reader) DecodeError!Of {
-            return std.math.cast(Of, try reader.integer()) orelse error.OutOfRange;
+            const at = reader.at;
+            return std.math.cast(Of, try reader.integer()) orelse reader.refuse(error.OutOfRange, at);
         }
 
         pub fn write(writer: *Writer, value: Of) EncodeError!void {
@@ -260,7 +273,7 @@ pub const F32 = struct {
     pub const optional = false;
 
     pub fn read(reader: *Reader) DecodeError!f32 {
-        if (try reader.byte() != 0xca) return error.WrongKind;
+        if (try reader.byte() != 0xca) return reader.wrongKind();
         return @bitCast(@as(u32, @truncate(try reader.number(4))));
     }
 
@@ -279,7 +292,7 @@ pub const F64 = struct {
         return switch (try reader.byte()) {
             0xca => @as(f32, @bitCast(@as(u32, @truncate(try reader.number(4))))),
             0xcb => @bitCast(try reader.number(8)),
-            else => error.WrongKind,
+            else => reader.wrongKind(),
         };
     }
 
@@ -311,7 +324,7 @@ pub const String = struct {
 
     pub fn read(reader: *Reader) DecodeError![]const u8 {
         const text = try reader.key();
-        return if (std.unicode.utf8ValidateSlice(text)) text else error.NotUtf8;
+        return if (std.unicode.utf8ValidateSlice(text)) text else reader.refuse(error.NotUtf8, reader.at - text.len);
     }
 
     pub fn write(writer: *Writer, value: []const u8) EncodeError!void {
@@ -330,7 +343,7 @@ pub const Bytes = struct {
             0xc4 => try reader.number(1),
             0xc5 => try reader.number(2),
             0xc6 => try reader.number(4),
-            else => return error.WrongKind,
+            else => return reader.wrongKind(),
         };
         return reader.take(@intCast(length));
     }
@@ -347,8 +360,9 @@ pub const Bin32 = struct {
     pub const optional = false;
 
     pub fn read(reader: *Reader) DecodeError![32]u8 {
+        const at = reader.at;
         const bytes = try Bytes.read(reader);
-        return if (bytes.len == 32) bytes[0..32].* else error.WrongLength;
+        return if (bytes.len == 32) bytes[0..32].* else reader.refuse(error.WrongLength, at);
     }
 
     pub fn write(writer: *Writer, value: [32]u8) EncodeError!void {
@@ -502,11 +516,12 @@ pub fn Words(comptime Of: type, comptime words: []const []const u8) type {
 
         pub fn read(reader: *Reader) DecodeError!Of {
             @setEvalBranchQuota(branches);
+            const at = reader.at;
             const found = try reader.key();
             inline for (words, 0..) |word, n| {
                 if (std.mem.eql(u8, found, word)) return @enumFromInt(n);
             }
-            return error.UnknownWord;
+            return reader.refuse(error.UnknownWord, at);
         }
 
         pub fn write(writer: *Writer, value: Of) EncodeError!void {
@@ -535,6 +550,7 @@ pub fn Struct(comptime Of: type, comptime name: []const u8, comptime table: anyt
             @setEvalBranchQuota(branches);
             var value: Of = undefined;
             var seen: [table.len]bool = @splat(false);
+            const outer = reader.place;
             reader.place = name;
             const count = try reader.believed(try reader.several(0x80, 0xde), 2);
             next: for (0..count) |_| {
@@ -545,10 +561,10 @@ pub fn Struct(comptime Of: type, comptime name: []const u8, comptime table: anyt
                         if (seen[n]) return error.Duplicate;
                         seen[n] = true;
                         @field(value, field[1]) = try field[2].read(reader);
+                        reader.place = name;
                         continue :next;
                     }
                 }
-                reader.place = name;
                 return error.UnknownField;
             }
             inline for (table, 0..) |field, n| {
@@ -560,6 +576,7 @@ pub fn Struct(comptime Of: type, comptime name: []const u8, comptime table: anyt
                     if (field[2].optional) @field(value, field[1]) = null;
                 }
             }
+            reader.place = outer;
             return value;
         }
 
