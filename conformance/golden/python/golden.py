@@ -133,16 +133,26 @@ def values() -> None:
 
 
 def memory() -> None:
-    """A struct of optional fields is one byte on the wire, and so are a list and a map."""
+    """A struct of optional fields is one byte on the wire, and so are a list and a map.
+
+    So is what a fixed array adds to a value that it holds.
+    """
+
+    def arrays(depth: int, reader: runtime.Reader) -> object:
+        if depth == 0:
+            return reader.u8()
+        return reader.array(1, lambda r: arrays(depth - 1, r))
+
     fields = {f"f{n}".encode(): (f"f{n}", False, runtime.Reader.u64) for n in range(40)}
     reads = [
-        (b"\x80", lambda r: r.struct("Wide", fields)),
-        (b"\x90", lambda r: r.list(1, runtime.Reader.u8)),
-        (b"\x80", lambda r: r.map(1, runtime.Reader.u8)),
+        (b"\x80", lambda r: r.struct("Wide", fields), 4_000_000),
+        (b"\x90", lambda r: r.list(1, runtime.Reader.u8), 4_000_000),
+        (b"\x80", lambda r: r.map(1, runtime.Reader.u8), 4_000_000),
+        (b"\x91" * 15 + b"\x00", lambda r: arrays(15, r), 140_000),
     ]
-    for byte, read in reads:
-        for count, is_read in ((10_000, True), (4_000_000, False)):
-            frame = b"\xdd" + count.to_bytes(4, "big") + byte * count
+    for value, read, too_many in reads:
+        for count, is_read in ((10_000, True), (too_many, False)):
+            frame = b"\xdd" + count.to_bytes(4, "big") + value * count
             reader = runtime.Reader(frame)
             if is_read:
                 equal(len(reader.list(1, read)), count)

@@ -305,6 +305,7 @@ class Reader:
         found = self._array_length()
         if found != expected:
             raise self._error(f"expected a length of {expected}, found {found}", at)
+        self._hold(_LIST)
         return [read(self) for _ in range(expected)]
 
     def map(self, item_bytes_min: int, read: Read[T]) -> dict[str, T]:

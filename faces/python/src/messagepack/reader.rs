@@ -226,6 +226,7 @@ impl Reader {
         read: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyList>> {
         slf.borrow_mut().step(slf.py(), |walk| walk.begin_array(expected))?;
+        slf.borrow_mut().hold(slf.py(), LIST)?;
         several(slf, expected, read)
     }
 
