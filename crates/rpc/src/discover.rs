@@ -204,6 +204,25 @@ mod tests {
         assert_eq!(of(&format!("{both}/right/$ref")), "#/components/schemas/Whole");
     }
 
+    /// However long the way through a schema's types, and however many ways there are.
+    #[test]
+    fn a_schema_is_described_at_any_depth() {
+        const DEPTH: usize = 2_000;
+        let types: Vec<String> = (0..DEPTH)
+            .map(|n| format!("\"T{n}x\": {{ \"a\": \"T{}x[]\", \"b\": \"T{}x[]\" }}", n + 1, n + 1))
+            .collect();
+        let text = format!(
+            r#"{{ "service": "Deep", "error": {{ "message": "string" }},
+                "types": {{ {}, "T{DEPTH}x": {{ "last": "u8?" }} }},
+                "commands": {{ "Go": {{ "request": {{ "t": "T0x" }}, "response": {{ "t": "T0x" }} }} }} }}"#,
+            types.join(", ")
+        );
+        let service = thalweg_schema::parse("deep.jsonc", &text).unwrap();
+        let document: Value = serde_json::from_str(&document(&service, Duration::ZERO)).unwrap();
+        let schemas = document["components"]["schemas"].as_object().unwrap();
+        assert_eq!(schemas.len(), 2 * (DEPTH + 1), "each in parameters and in results");
+    }
+
     /// What the format asks: parameters that may be left out behind the others, and a number of an error
     /// once.
     #[test]

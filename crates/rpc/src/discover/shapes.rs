@@ -26,45 +26,42 @@ pub(super) struct Shapes<'s> {
     asked: BTreeSet<&'s str>,
     /// Structs that stand in results.
     answered: BTreeSet<&'s str>,
+    /// Structs with an optional field somewhere in them.
+    lacking: BTreeSet<&'s str>,
 }
 
 impl<'s> Shapes<'s> {
     pub(super) fn of(service: &'s Service) -> Self {
-        let mut shapes = Self { service, asked: BTreeSet::new(), answered: BTreeSet::new() };
-        for command in &service.commands {
-            shapes.collect(&command.request.fields, |shapes| &mut shapes.asked);
-            for answer in command.item.iter().chain([&command.response]) {
-                shapes.collect(&answer.fields, |shapes| &mut shapes.answered);
+        // Each struct comes behind those that it contains, and so is looked at once.
+        let by_dependency = service.types_by_dependency();
+        let mut lacking = BTreeSet::new();
+        for of in &by_dependency {
+            let lacks =
+                |field: &Field| is_optional(field) || held(&field.of).is_some_and(|of| lacking.contains(of));
+            if of.fields.iter().any(lacks) {
+                lacking.insert(of.name.as_str());
             }
         }
-        shapes
-    }
-
-    /// Adds the structs that these fields hold, however deep.
-    fn collect(&mut self, fields: &'s [Field], into: impl Fn(&mut Self) -> &mut BTreeSet<&'s str> + Copy) {
-        for name in fields.iter().filter_map(|field| held(&field.of)) {
-            if into(self).insert(name) {
-                self.collect(self.fields(name), into);
+        let commands = || service.commands.iter();
+        let asked = commands().flat_map(|command| &command.request.fields);
+        let answers = commands().flat_map(|command| command.item.iter().chain([&command.response]));
+        let answered = answers.flat_map(|answer| &answer.fields);
+        let [asked, answered] = [asked.collect::<Vec<_>>(), answered.collect()].map(|fields| {
+            let mut within: BTreeSet<&str> = fields.into_iter().filter_map(|field| held(&field.of)).collect();
+            for of in by_dependency.iter().rev() {
+                if within.contains(of.name.as_str()) {
+                    within.extend(of.fields.iter().filter_map(|field| held(&field.of)));
+                }
             }
-        }
-    }
-
-    fn fields(&self, name: &str) -> &'s [Field] {
-        self.service.types.iter().find(|of| of.name == name).map_or(&[], |of| &of.fields)
+            within
+        });
+        Self { service, asked, answered, lacking }
     }
 
     /// Whether parameters and results have a struct in common, and not its optional fields or those of what
     /// is in it.
-    fn is_two(&self, name: &'s str) -> bool {
-        self.asked.contains(name) && self.answered.contains(name) && self.lacks(name, &mut BTreeSet::new())
-    }
-
-    /// Whether an optional field is somewhere in a struct, but for those that were `seen`.
-    fn lacks(&self, name: &'s str, seen: &mut BTreeSet<&'s str>) -> bool {
-        seen.insert(name)
-            && self.fields(name).iter().any(|field| {
-                is_optional(field) || held(&field.of).is_some_and(|inner| self.lacks(inner, seen))
-            })
+    fn is_two(&self, name: &str) -> bool {
+        [&self.asked, &self.answered, &self.lacking].into_iter().all(|names| names.contains(name))
     }
 
     /// Every type that has a name.
