@@ -1,7 +1,7 @@
 // The generated TypeScript against the golden frames; `crates/codegen/tests/golden.rs` says what is judged and why.
 // Arguments: the directory of frames, and the file that takes what became of each mutation.
 
-import { deepStrictEqual, match, ok, strictEqual, throws } from "node:assert/strict";
+import { deepStrictEqual, match, ok, rejects, strictEqual, throws } from "node:assert/strict";
 import { readFileSync, readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { EchoClient, EchoSyncClient } from "../../../schemas/generated/ts/echo_client.js";
@@ -10,7 +10,7 @@ import type { EchoHandler } from "../../../schemas/generated/ts/echo_server.js";
 import * as echo from "../../../schemas/generated/ts/echo_types.js";
 import { DecodeError, EncodeError, Reader } from "../../../schemas/generated/ts/messagepack.js";
 import { Forks, Refused } from "../../../schemas/generated/ts/service.js";
-import type { Transport } from "../../../schemas/generated/ts/service.js";
+import type { Access, Transport } from "../../../schemas/generated/ts/service.js";
 
 const [directory = "", outcomesPath = ""] = process.argv.slice(2);
 let passed = 0;
@@ -311,6 +311,16 @@ await check("a call that was given up while it waited is not begun", async () =>
   deepStrictEqual(begun, ["a 1", "a 3"]);
   ends.shift()?.();
   await Promise.all([second.over, third.over]);
+});
+
+await check("a job that throws before its promise is there leaves its fork", async () => {
+  const forks = new Forks();
+  const access: Access = { access: "write", fork: "a" };
+  await rejects(() => forks.order(access, () => { throw new Error("at once"); }), /^Error: at once$/);
+  let begun = false;
+  const next = forks.order(access, async () => { begun = true; });
+  ok(begun, "the fork is free");
+  await next;
 });
 
 await check("a stream whose item cannot be written lets go of what it holds", async () => {

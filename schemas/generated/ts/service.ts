@@ -80,14 +80,16 @@ export class Forks {
   /** Runs `job` when its turn has come. Of a call whose `signal` was aborted while it waited, nothing is done: it rejects
    * with the signal's reason. */
   order<T>(access: Access | undefined, job: () => Promise<T>, signal?: AbortSignal): Promise<T> {
-    if (access === undefined || access.access === "read committed") return job();
+    // One that throws before it has returned a promise rejects, too, so that its turn ends.
+    const begin = async (): Promise<T> => job();
+    if (access === undefined || access.access === "read committed") return begin();
     const key = nameOf(access.fork);
     const fork = this.#forks.get(key) ?? { write: Promise.resolve(), reads: new Set(), users: 0 };
     this.#forks.set(key, fork);
     const before = access.access === "read" ? [fork.write] : [fork.write, ...fork.reads];
-    const running = fork.users++ === 0 ? job() : Promise.all(before).then(() => {
+    const running = fork.users++ === 0 ? begin() : Promise.all(before).then(() => {
       signal?.throwIfAborted();
-      return job();
+      return begin();
     });
     const leave = (): void => {
       fork.reads.delete(over);
