@@ -76,14 +76,14 @@ unsafe fn run(
     // SAFETY: it is a server; callbacks look at the one field and are kept from the other.
     let (runs, server) = unsafe { (&(*server).runs, &mut (*server).server) };
     runs.set(true);
-    let _over = Over(runs);
+    let _guard = RunGuard(runs);
     run(server)
 }
 
 /// A run is over once this is dropped, by a panic too.
-struct Over<'s>(&'s Cell<bool>);
+struct RunGuard<'s>(&'s Cell<bool>);
 
-impl Drop for Over<'_> {
+impl Drop for RunGuard<'_> {
     fn drop(&mut self) {
         self.0.set(false);
     }
@@ -340,16 +340,16 @@ pub unsafe extern "C" fn thalweg_server_run_reactor(
     code(|| {
         let take = take.ok_or_else(|| Error::new(Fault::BadArgument, "take is null"))?;
         // SAFETY: the caller's promise.
-        unsafe { run(server, |server| server.serve(Taker { take, context })) }
+        unsafe { run(server, |server| server.serve(CallbackHandler { take, context })) }
     })
 }
 
-struct Taker {
+struct CallbackHandler {
     take: unsafe extern "C" fn(context: *mut c_void, request: *const ThalwegRequest),
     context: *mut c_void,
 }
 
-impl Handler for Taker {
+impl Handler for CallbackHandler {
     fn request(&mut self, request: Request<'_>, reply: Reply) {
         let request = ThalwegRequest {
             client: request.client.number(),

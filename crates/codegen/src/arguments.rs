@@ -44,7 +44,7 @@ impl Language {
         }
     }
 
-    /// Who keeps this word, so that no package can be called so, if anybody does.
+    /// The tool or language that keeps this word, so that no package can have it as its name.
     fn keeps(self, word: &str) -> Option<&'static str> {
         let (owner, is_kept) = match self {
             Self::Cpp => ("CMake", CMAKE_TARGETS.contains(&word)),

@@ -3,7 +3,7 @@
 //! The manifest says of which service and language the files are; a directory of another's is left as it is.
 //! It lists every file of the last run with the hash of what was written. Only files it lists are replaced or
 //! removed; a file it does not know that stands in the way stops the run before anything is written. A file
-//! that somebody changed since is ours to replace (it says so in its first line) but never removed silently:
+//! that was changed since is ours to replace (it says so in its first line) but never removed silently:
 //! it is named.
 
 use crate::{Error, File};
@@ -26,7 +26,7 @@ pub struct Report {
     pub unchanged: Vec<String>,
     /// Files of an earlier run that are no longer made.
     pub removed: Vec<String>,
-    /// Such files that somebody changed since, and that therefore stay.
+    /// Such files that were changed since, and that therefore stay.
     pub kept: Vec<String>,
 }
 

@@ -106,7 +106,7 @@ impl Rust<'_> {
         if alias.is_nominal() {
             text.line("#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]");
             text.line(format!("pub struct {}(pub [u8; 32]);", alias.name));
-            // Nobody would call them.
+            // They would be unused, which compilers warn of.
             if !self.service.is_used(&alias.name) {
                 return;
             }

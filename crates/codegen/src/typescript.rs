@@ -340,7 +340,7 @@ fn enumeration(text: &mut Text, of: &Enum, is_used: bool) {
     text.line("");
     doc(text, &of.doc);
     text.line(format!("export type {name} = {};", words.join(" | ")));
-    // Nobody would call what reads and writes it.
+    // What reads and writes it would be unused, which compilers warn of.
     if !is_used {
         return;
     }

@@ -1,10 +1,10 @@
 //! What came of a call, as the answer that is sent.
 
 use crate::mount::fault_of;
-use crate::pending::{Broken, Items};
+use crate::pending::{Items, StreamFailure};
 use crate::plan::{Method, Plan};
-use crate::request::Unfit;
-use crate::response::{self, Says};
+use crate::request::FieldError;
+use crate::response::{self, DecodedResponse};
 use thalweg_service::Error;
 use thalweg_wire::excerpt::excerpt;
 use thalweg_wire::fault::Fault;
@@ -28,14 +28,14 @@ pub(crate) fn ended(
 ) {
     if let Some(broken) = &items.broken {
         return match broken {
-            Broken::TooMany => fault(
+            StreamFailure::TooMany => fault(
                 out,
                 id,
                 Fault::Overrun,
                 "the stream has more items than one answer holds: call over a socket",
             ),
-            Broken::NoRoom => fault(out, id, Fault::Overrun, NO_ROOM),
-            Broken::Unfit(why) => fault(out, id, Fault::BadAnswer, why),
+            StreamFailure::NoRoom => fault(out, id, Fault::Overrun, NO_ROOM),
+            StreamFailure::Unfit(why) => fault(out, id, Fault::BadAnswer, why),
         };
     }
     if code != 0 {
@@ -53,13 +53,13 @@ pub(crate) fn ended(
         out.extend_from_slice(b"],\"end\":");
     }
     match response::decode(plan, &method.response, frame, usize::MAX, out) {
-        Ok(Says::Fields) => {
+        Ok(DecodedResponse::Fields) => {
             if method.item.is_some() {
                 out.push(b'}');
             }
             write::end(out, id);
         }
-        Ok(Says::Refusal(words)) => {
+        Ok(DecodedResponse::Refusal(words)) => {
             out.truncate(start);
             fault(out, id, Fault::Refused, &words);
         }
@@ -77,21 +77,23 @@ pub(crate) fn item(plan: &Plan, method: &Method, items: &mut Items, most: (usize
         return;
     }
     let Some(message) = &method.item else {
-        *broken = Some(Broken::Unfit("an item of what is no stream".to_owned()));
+        *broken = Some(StreamFailure::Unfit("an item of what is no stream".to_owned()));
         return;
     };
     let room = most.1.saturating_sub(bytes.len());
     match response::decode(plan, message, frame, room, bytes) {
-        Ok(Says::Fields) => bytes.push(b','),
-        Ok(Says::Refusal(_)) => *broken = Some(Broken::Unfit("an item that is an error".to_owned())),
-        Err(error) if error.wrong == Wrong::Memory && room < response::json_bytes_max(frame) => {
-            *broken = Some(Broken::TooMany);
+        Ok(DecodedResponse::Fields) => bytes.push(b','),
+        Ok(DecodedResponse::Refusal(_)) => {
+            *broken = Some(StreamFailure::Unfit("an item that is an error".to_owned()))
         }
-        Err(error) => *broken = Some(Broken::Unfit(error.to_string())),
+        Err(error) if error.wrong == Wrong::Memory && room < response::json_bytes_max(frame) => {
+            *broken = Some(StreamFailure::TooMany);
+        }
+        Err(error) => *broken = Some(StreamFailure::Unfit(error.to_string())),
     }
     *count += 1;
     if *count > most.0 || bytes.len() > most.1 {
-        *broken = Some(Broken::TooMany);
+        *broken = Some(StreamFailure::TooMany);
     }
     if broken.is_some() {
         *bytes = Vec::new();
@@ -133,9 +135,9 @@ pub(crate) fn invalid(out: &mut Vec<u8>, invalid: &Invalid<'_>) {
 }
 
 /// Parameters that do not fit.
-pub(crate) fn unfit(out: &mut Vec<u8>, id: Id<'_>, unfit: &Unfit) {
-    let field = excerpt(&unfit.field);
-    let message = format!("{field}: {}", unfit.what);
+pub(crate) fn field_error(out: &mut Vec<u8>, id: Id<'_>, error: &FieldError) {
+    let field = excerpt(&error.field);
+    let message = format!("{field}: {}", error.what);
     write::error(out, id, Fault::BadRequest.rpc_code(), &message, |data| {
         begin_data(data, Fault::BadRequest);
         data.extend_from_slice(b",\"field\":");
@@ -172,6 +174,6 @@ mod tests {
         // What is wrong behind the bound is not come to.
         let wrong = [frame(200), vec![0]].concat();
         item(&plan, &plan.methods[0], &mut items, (10, 20_000), &wrong);
-        assert_eq!((&items.broken, items.bytes.capacity()), (&Some(Broken::TooMany), 0));
+        assert_eq!((&items.broken, items.bytes.capacity()), (&Some(StreamFailure::TooMany), 0));
     }
 }

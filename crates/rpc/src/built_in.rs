@@ -3,7 +3,7 @@
 use crate::answer;
 use crate::gateway::Bounds;
 use crate::plan::Plan;
-use crate::request::Unfit;
+use crate::request::FieldError;
 use std::time::Duration;
 use thalweg_wire::hex::Hex;
 use thalweg_wire::json::{Syntax, Text};
@@ -15,20 +15,20 @@ const DELAY: &str = "rpc.delay";
 const MILLISECONDS: &str = "milliseconds";
 
 /// Carries out what has an effect: how long the next body is to wait, if this says so.
-pub(crate) fn delay(call: &Call<'_>, bounds: &Bounds) -> Option<Result<Duration, Unfit>> {
+pub(crate) fn delay(call: &Call<'_>, bounds: &Bounds) -> Option<Result<Duration, FieldError>> {
     (call.method == DELAY && !bounds.delay_max.is_zero())
         .then(|| milliseconds(call.params).and_then(|time| within(time, bounds.delay_max)))
 }
 
-fn milliseconds(params: Params<'_>) -> Result<Duration, Unfit> {
+fn milliseconds(params: Params<'_>) -> Result<Duration, FieldError> {
     let written = match params {
         Params::Absent => None,
         Params::Positions(text) => only_element(text).ok().flatten(),
         Params::Names(text) => only_member(text, MILLISECONDS).ok().flatten(),
     };
     let what = "one whole number, and nothing else, is expected";
-    let unfit = || Unfit { field: MILLISECONDS.to_owned(), what: what.into() };
-    written.and_then(|written| written.parse().ok()).map(Duration::from_millis).ok_or_else(unfit)
+    let error = || FieldError { field: MILLISECONDS.to_owned(), what: what.into() };
+    written.and_then(|written| written.parse().ok()).map(Duration::from_millis).ok_or_else(error)
 }
 
 /// The element of an array that has no other.
@@ -51,12 +51,12 @@ fn only_member<'t>(object: &'t str, name: &str) -> Result<Option<&'t str>, Synta
     Ok((!text.next_member()?).then_some(value))
 }
 
-fn within(time: Duration, most: Duration) -> Result<Duration, Unfit> {
+fn within(time: Duration, most: Duration) -> Result<Duration, FieldError> {
     if time <= most {
         return Ok(time);
     }
     let what = format!("{} ms at most", most.as_millis());
-    Err(Unfit { field: MILLISECONDS.to_owned(), what: what.into() })
+    Err(FieldError { field: MILLISECONDS.to_owned(), what: what.into() })
 }
 
 /// Says that it was done.
@@ -76,8 +76,8 @@ pub(crate) fn answer(plan: &Plan, description: &[u8], call: &Call<'_>, id: Id<'_
     };
     match call.method.as_ref() {
         "rpc.discover" | "rpc.version" if !fits => {
-            let unfit = Unfit { field: "params".to_owned(), what: "there are no parameters".into() };
-            answer::unfit(out, id, &unfit);
+            let error = FieldError { field: "params".to_owned(), what: "there are no parameters".into() };
+            answer::field_error(out, id, &error);
         }
         "rpc.discover" => {
             write::begin_result(out);

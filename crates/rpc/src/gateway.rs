@@ -5,7 +5,7 @@
 //!
 //! *Invariants*: nothing of a body is carried out unless all of it is JSON, and no call of it that is no
 //! request; calls are handed over in the order in which they stand; every call with an id is answered once;
-//! what nobody waits for any more is cancelled. Everything has a bound ([`Bounds`]). Checked by `tests/`.
+//! a call whose caller is gone is cancelled. Everything has a bound ([`Bounds`]). Checked by `tests/`.
 
 use crate::admission::{self, PREFIX};
 use crate::answer;
@@ -13,7 +13,7 @@ use crate::budget::Budget;
 use crate::built_in;
 use crate::delayed::{Delayed, DelayedBody};
 use crate::mount::{Backend, Mount};
-use crate::pending::{Awaited, Broken, Items, PendingBody};
+use crate::pending::{Items, PendingBody, PendingCall, StreamFailure};
 use crate::plan::Plan;
 use crate::request;
 use bytes::Bytes;
@@ -74,12 +74,12 @@ impl Default for Bounds {
 }
 
 /// A service that is served.
-struct Served {
+struct MountedService {
     name: String,
     plan: Arc<Plan>,
     description: Bytes,
     backend: Backend,
-    awaited: HashMap<CallId, Awaited>,
+    awaited: HashMap<CallId, PendingCall>,
     /// How long its next body waits.
     delay: Option<Duration>,
 }
@@ -93,7 +93,7 @@ pub struct Gateway {
     hosts: Hosts,
     /// Of the reactor that looks after this.
     handle: Handle<Message>,
-    served: Vec<Served>,
+    served: Vec<MountedService>,
     /// Bodies whose calls are not all answered, by name.
     bodies: HashMap<u64, PendingBody>,
     delayed: Delayed,
@@ -103,7 +103,7 @@ pub struct Gateway {
     alone: bool,
     /// The request that is being made.
     frame: Vec<u8>,
-    /// When the calls that are awaited are next looked through for such that nobody waits for any more. While
+    /// When the calls that are awaited are next looked through for such whose time is over. While
     /// there is such a time, a look is to come: it was asked for, or the last one asked for the next.
     next_look: Option<Instant>,
 }
@@ -164,7 +164,7 @@ impl Gateway {
             Backend::Here(..) => None,
             Backend::Elsewhere { client, .. } => Some(thalweg_sys::socket::duplicate(client.descriptor()?)?),
         };
-        self.served.push(Served {
+        self.served.push(MountedService {
             name: name.to_owned(),
             plan,
             description,
@@ -244,7 +244,7 @@ impl Gateway {
     #[inline]
     fn one(&mut self, place: usize, call: &Call<'_>, name: u64, pending: &mut PendingBody, last: bool) {
         let Self { bounds, served, frame, alone, next_look, budget, .. } = self;
-        let Served { plan, description, backend, awaited, delay, .. } = &mut served[place];
+        let MountedService { plan, description, backend, awaited, delay, .. } = &mut served[place];
         let echoed = call.id.map_or("", Id::as_str);
         if pending.bytes() > bounds.batch_bytes_max {
             return reply(pending, call, |out, id| {
@@ -259,7 +259,7 @@ impl Gateway {
         let Some(index) = plan.find(&call.method) else {
             return match built_in::delay(call, bounds) {
                 None => reply(pending, call, |out, id| built_in::answer(plan, description, call, id, out)),
-                Some(Err(unfit)) => reply(pending, call, |out, id| answer::unfit(out, id, &unfit)),
+                Some(Err(error)) => reply(pending, call, |out, id| answer::field_error(out, id, &error)),
                 Some(Ok(time)) => {
                     *delay = Some(time);
                     reply(pending, call, built_in::null);
@@ -268,8 +268,8 @@ impl Gateway {
         };
         let method = &plan.methods[index];
         frame.clear();
-        if let Err(unfit) = request::encode(plan, method, call.params, frame) {
-            return reply(pending, call, |out, id| answer::unfit(out, id, &unfit));
+        if let Err(error) = request::encode(plan, method, call.params, frame) {
+            return reply(pending, call, |out, id| answer::field_error(out, id, &error));
         }
         if backend.in_flight() >= bounds.in_flight_max {
             return reply(pending, call, overloaded);
@@ -305,14 +305,14 @@ impl Gateway {
                     pending.awaited.push((place, under));
                 }
                 let until = now.checked_add(bounds.patience);
-                let call = Awaited { seat, id: echoed.into(), method: index, items, until };
+                let call = PendingCall { seat, id: echoed.into(), method: index, items, until };
                 budget.replace(0, call.held_bytes());
                 awaited.insert(under, call);
             }
         }
     }
 
-    /// Has itself looked for soon if a service elsewhere was given something that nobody waits for: a
+    /// Has itself looked for soon if a service elsewhere was given something that has no answer: a
     /// notification, or that a call is not wanted any more.
     fn owe_look(&self) {
         if self.served.iter().any(|served| served.backend.owes_turn()) {
@@ -331,7 +331,7 @@ impl Gateway {
     /// Takes what came of one service's calls.
     fn turn(&mut self, place: usize, over: &mut Vec<u64>) {
         let Self { bounds, served, bodies, budget, .. } = self;
-        let Served { plan, backend, awaited, .. } = &mut served[place];
+        let MountedService { plan, backend, awaited, .. } = &mut served[place];
         let mut broken = Vec::new();
         backend.turn(|under, came, frame| match came {
             LocalEvent::Item => {
@@ -339,7 +339,7 @@ impl Gateway {
                 let was = call.held_bytes();
                 answer::item(plan, &plan.methods[call.method], &mut call.items, bounds.stream(), frame);
                 if budget.lacks(call.held_bytes().saturating_sub(was)) {
-                    call.items.break_off(Broken::NoRoom);
+                    call.items.break_off(StreamFailure::NoRoom);
                 }
                 budget.replace(was, call.held_bytes());
                 if call.items.broken.is_some() {
@@ -369,7 +369,7 @@ impl Gateway {
             return;
         }
         let Self { bounds, served, bodies, budget, .. } = self;
-        for (place, Served { backend, awaited, .. }) in served.iter_mut().enumerate() {
+        for (place, MountedService { backend, awaited, .. }) in served.iter_mut().enumerate() {
             let overdue: Vec<CallId> = awaited
                 .iter()
                 .filter(|(_, call)| call.until.is_some_and(|until| until <= now))
@@ -416,7 +416,7 @@ fn settle(
     bodies: &mut HashMap<u64, PendingBody>,
     over: &mut Vec<u64>,
     named: (usize, CallId),
-    call: &Awaited,
+    call: &PendingCall,
     write: impl FnOnce(&mut Vec<u8>, Id<'_>),
 ) {
     budget.replace(call.held_bytes(), 0);
@@ -464,7 +464,7 @@ fn respond(body: Vec<u8>) -> Response {
 }
 
 impl Service for Gateway {
-    /// Nobody subscribes to a gateway.
+    /// A gateway has no subscribers.
     type Topic = Infallible;
 
     fn call(&mut self, request: &Request<'_>, _now: Now) -> Answer<Infallible> {
@@ -514,9 +514,9 @@ impl Service for Gateway {
         let Some(pending) = self.bodies.remove(&later) else { return };
         self.budget.replace(pending.held_bytes(), 0);
         for (place, under) in pending.awaited {
-            let Served { backend, awaited, .. } = &mut self.served[place];
+            let MountedService { backend, awaited, .. } = &mut self.served[place];
             let call = awaited.remove(&under);
-            self.budget.replace(call.as_ref().map_or(0, Awaited::held_bytes), 0);
+            self.budget.replace(call.as_ref().map_or(0, PendingCall::held_bytes), 0);
             backend.cancel(under);
         }
         self.owe_look();

@@ -14,17 +14,17 @@ use thalweg_service::{
 use thalweg_wire::fault::Fault;
 
 /// What makes the handler of a service, given what rings for it.
-type Make = Box<dyn FnOnce(Notifier) -> Result<Box<dyn Handler>, Error>>;
+type HandlerFactory = Box<dyn FnOnce(Notifier) -> Result<Box<dyn Handler>, Error>>;
 
 /// A service to be called by JSON-RPC, and where its calls go.
 pub struct Mount {
     pub(crate) plan: Arc<Plan>,
     service: schema::Service,
-    way: Way,
+    destination: Destination,
 }
 
-enum Way {
-    Here(Make),
+enum Destination {
+    Here(HandlerFactory),
     Elsewhere(Endpoint, ClientOptions),
 }
 
@@ -39,7 +39,7 @@ impl Mount {
         service: &schema::Service,
         make: impl FnOnce(Notifier) -> Result<H, Error> + 'static,
     ) -> Self {
-        Self::new(service, Way::Here(Box::new(|notifier| Ok(Box::new(make(notifier)?)))))
+        Self::new(service, Destination::Here(Box::new(|notifier| Ok(Box::new(make(notifier)?)))))
     }
 
     /// Calls go to the server of `service` at an endpoint, over one connection per gateway, which is made
@@ -53,11 +53,11 @@ impl Mount {
             },
             ..ClientOptions::default()
         };
-        Self::new(service, Way::Elsewhere(endpoint, options))
+        Self::new(service, Destination::Elsewhere(endpoint, options))
     }
 
-    fn new(service: &schema::Service, way: Way) -> Self {
-        Self { plan: Arc::new(Plan::of(service)), service: service.clone(), way }
+    fn new(service: &schema::Service, destination: Destination) -> Self {
+        Self { plan: Arc::new(Plan::of(service)), service: service.clone(), destination }
     }
 
     /// Makes ready for calls within such bounds. `wake` is how answers of other threads make themselves
@@ -70,13 +70,13 @@ impl Mount {
         bounds: &Bounds,
         wake: impl Fn() + Send + Sync + 'static,
     ) -> Result<(Arc<Plan>, Bytes, Backend), Error> {
-        let backend = match self.way {
-            Way::Here(make) => {
+        let backend = match self.destination {
+            Destination::Here(make) => {
                 let local = Local::new(&self.plan.error_tag, bounds.credit(), wake);
                 let handler = make(local.notifier())?;
                 Backend::Here(Box::new(local), handler)
             }
-            Way::Elsewhere(endpoint, options) => {
+            Destination::Elsewhere(endpoint, options) => {
                 let in_flight_max = u32::try_from(bounds.in_flight_max).unwrap_or(u32::MAX);
                 let options = ClientOptions { in_flight_max, ..options };
                 Backend::Elsewhere { client: Box::new(Client::begin(&endpoint, options)?), owes_turn: false }
@@ -149,7 +149,7 @@ impl Backend {
         }
     }
 
-    /// Nobody waits for this call any more.
+    /// Cancels a call: its caller no longer waits for it.
     pub(crate) fn cancel(&mut self, call: CallId) {
         match self {
             Self::Here(local, _) => local.cancel(call),

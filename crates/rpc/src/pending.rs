@@ -117,7 +117,7 @@ fn room(answer: &Vec<u8>) -> usize {
 
 /// A call whose answer is awaited.
 #[derive(Debug)]
-pub(crate) struct Awaited {
+pub(crate) struct PendingCall {
     /// The name of its body, and its place in the order of answers; a notification has none.
     pub(crate) seat: Option<(u64, Sequence)>,
     /// As it is to be echoed.
@@ -128,7 +128,7 @@ pub(crate) struct Awaited {
     pub(crate) until: Option<Instant>,
 }
 
-impl Awaited {
+impl PendingCall {
     /// What it takes.
     pub(crate) fn held_bytes(&self) -> usize {
         size_of_val(self) + self.id.len() + self.items.bytes.capacity()
@@ -142,19 +142,19 @@ pub(crate) struct Items {
     pub(crate) bytes: Vec<u8>,
     pub(crate) count: usize,
     /// There were more than are collected, or one that fits no schema.
-    pub(crate) broken: Option<Broken>,
+    pub(crate) broken: Option<StreamFailure>,
 }
 
 impl Items {
     /// There is no answer in them, and there are no more of them.
-    pub(crate) fn break_off(&mut self, why: Broken) {
+    pub(crate) fn break_off(&mut self, why: StreamFailure) {
         *self = Self { bytes: Vec::new(), count: self.count, broken: Some(why) };
     }
 }
 
 /// Why what came of a stream is no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Broken {
+pub(crate) enum StreamFailure {
     /// More than are collected.
     TooMany,
     /// More than there is room for beside what else waits.

@@ -16,32 +16,32 @@ use thalweg_wire::messagepack::write;
 
 /// Why parameters do not fit.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Unfit {
+pub(crate) struct FieldError {
     /// Where: `entry.tags[3]`, or `params`.
     pub(crate) field: String,
     pub(crate) what: Cow<'static, str>,
 }
 
-type Fit = Result<(), Box<Unfit>>;
+type FieldResult = Result<(), Box<FieldError>>;
 
-fn unfit<T>(what: impl Into<Cow<'static, str>>) -> Result<T, Box<Unfit>> {
-    Err(Box::new(Unfit { field: String::new(), what: what.into() }))
+fn field_error<T>(what: impl Into<Cow<'static, str>>) -> Result<T, Box<FieldError>> {
+    Err(Box::new(FieldError { field: String::new(), what: what.into() }))
 }
 
-impl From<Syntax> for Box<Unfit> {
+impl From<Syntax> for Box<FieldError> {
     fn from(syntax: Syntax) -> Self {
-        Box::new(Unfit { field: String::new(), what: syntax.what.into() })
+        Box::new(FieldError { field: String::new(), what: syntax.what.into() })
     }
 }
 
 /// Puts a name in front of where something is wrong.
-fn inside(name: &str) -> impl FnOnce(Box<Unfit>) -> Box<Unfit> {
-    move |mut unfit| {
-        let joint = if unfit.field.is_empty() || unfit.field.starts_with('[') { "" } else { "." };
+fn inside(name: &str) -> impl FnOnce(Box<FieldError>) -> Box<FieldError> {
+    move |mut error| {
+        let joint = if error.field.is_empty() || error.field.starts_with('[') { "" } else { "." };
         // One of no letters is one, too.
         let name = if name.is_empty() { r#""""# } else { name };
-        unfit.field = format!("{name}{joint}{}", unfit.field);
-        unfit
+        error.field = format!("{name}{joint}{}", error.field);
+        error
     }
 }
 
@@ -49,7 +49,7 @@ fn inside(name: &str) -> impl FnOnce(Box<Unfit>) -> Box<Unfit> {
 ///
 /// # Errors
 /// The parameters do not fit; what is behind `out` then is of no use.
-pub(crate) fn encode(plan: &Plan, method: &Method, params: Params<'_>, out: &mut Vec<u8>) -> Fit {
+pub(crate) fn encode(plan: &Plan, method: &Method, params: Params<'_>, out: &mut Vec<u8>) -> FieldResult {
     out.extend_from_slice(&[0x91, 0x92]);
     write::string(out, &method.request.tag);
     let fields = &method.request.fields;
@@ -68,7 +68,7 @@ pub(crate) fn encode(plan: &Plan, method: &Method, params: Params<'_>, out: &mut
 ///
 /// # Errors
 /// The result does not fit; what is behind `out` then is of no use.
-pub(crate) fn encode_result(plan: &Plan, message: &Message, result: &str, out: &mut Vec<u8>) -> Fit {
+pub(crate) fn encode_result(plan: &Plan, message: &Message, result: &str, out: &mut Vec<u8>) -> FieldResult {
     out.push(0x92);
     write::string(out, &message.tag);
     let written = whole(result, |text| {
@@ -79,24 +79,24 @@ pub(crate) fn encode_result(plan: &Plan, message: &Message, result: &str, out: &
 }
 
 /// Walks all of a text.
-fn whole<'t>(text: &'t str, walk: impl FnOnce(&mut Text<'t>) -> Fit) -> Fit {
+fn whole<'t>(text: &'t str, walk: impl FnOnce(&mut Text<'t>) -> FieldResult) -> FieldResult {
     let mut text = Text::new(text);
     walk(&mut text)?;
     Ok(text.finish()?)
 }
 
 /// What is wrong with the whole is said of it by this name.
-fn named(name: &str) -> impl FnOnce(Box<Unfit>) -> Box<Unfit> {
-    move |mut unfit| {
-        if unfit.field.is_empty() {
-            unfit.field = name.to_owned();
+fn named(name: &str) -> impl FnOnce(Box<FieldError>) -> Box<FieldError> {
+    move |mut error| {
+        if error.field.is_empty() {
+            error.field = name.to_owned();
         }
-        unfit
+        error
     }
 }
 
 /// A struct's fields by their names.
-fn members(plan: &Plan, fields: &Struct, text: &mut Text<'_>, out: &mut Vec<u8>) -> Fit {
+fn members(plan: &Plan, fields: &Struct, text: &mut Text<'_>, out: &mut Vec<u8>) -> FieldResult {
     let count_at = begin_fields(fields, out);
     let mut seen = Seen::none_of(fields);
     let mut count = 0;
@@ -104,11 +104,11 @@ fn members(plan: &Plan, fields: &Struct, text: &mut Text<'_>, out: &mut Vec<u8>)
     while more {
         let key = text.key()?.text();
         let Some(place) = fields.find(key.as_bytes(), count) else {
-            return unfit("there is no such field").map_err(inside(&key));
+            return field_error("there is no such field").map_err(inside(&key));
         };
         let field = &fields.fields[place];
         if !seen.note(place) {
-            return unfit("it is there twice").map_err(inside(&field.name));
+            return field_error("it is there twice").map_err(inside(&field.name));
         }
         write_field(plan, field, text, out)?;
         count += 1;
@@ -119,14 +119,14 @@ fn members(plan: &Plan, fields: &Struct, text: &mut Text<'_>, out: &mut Vec<u8>)
 }
 
 /// A message's fields by their order.
-fn positions(plan: &Plan, fields: &Struct, text: &mut Text<'_>, out: &mut Vec<u8>) -> Fit {
+fn positions(plan: &Plan, fields: &Struct, text: &mut Text<'_>, out: &mut Vec<u8>) -> FieldResult {
     let count_at = begin_fields(fields, out);
     let mut seen = Seen::none_of(fields);
     let mut count = 0;
     let mut more = text.begin_array()?;
     while more {
         let Some(field) = fields.fields.get(count) else {
-            return unfit(format!("more than {} parameters", fields.fields.len()));
+            return field_error(format!("more than {} parameters", fields.fields.len()));
         };
         seen.note(count);
         write_field(plan, field, text, out)?;
@@ -137,16 +137,16 @@ fn positions(plan: &Plan, fields: &Struct, text: &mut Text<'_>, out: &mut Vec<u8
     complete(fields, &seen)
 }
 
-fn write_field(plan: &Plan, field: &Field, text: &mut Text<'_>, out: &mut Vec<u8>) -> Fit {
+fn write_field(plan: &Plan, field: &Field, text: &mut Text<'_>, out: &mut Vec<u8>) -> FieldResult {
     out.extend_from_slice(&field.key);
     value(plan, &field.shape, text, out).map_err(inside(&field.name))
 }
 
 /// Fields that are missing have to be optional.
-fn complete(fields: &Struct, seen: &Seen) -> Fit {
+fn complete(fields: &Struct, seen: &Seen) -> FieldResult {
     let missing = |(place, field): &(usize, &Field)| !seen.has(*place) && !field.is_optional();
     match fields.fields.iter().enumerate().find(missing) {
-        Some((_, field)) => unfit("it is missing").map_err(inside(&field.name)),
+        Some((_, field)) => field_error("it is missing").map_err(inside(&field.name)),
         None => Ok(()),
     }
 }
@@ -172,15 +172,15 @@ fn fill_in(out: &mut [u8], at: usize, count: usize) {
     out[at + 1..at + 5].copy_from_slice(&(count as u32).to_be_bytes());
 }
 
-fn expect(text: &mut Text<'_>, wanted: Kind) -> Fit {
+fn expect(text: &mut Text<'_>, wanted: Kind) -> FieldResult {
     let found = text.kind()?;
     if found == wanted {
         return Ok(());
     }
-    unfit(format!("expected {}, found {}", wanted.phrase(), found.phrase()))
+    field_error(format!("expected {}, found {}", wanted.phrase(), found.phrase()))
 }
 
-fn value(plan: &Plan, shape: &Shape, text: &mut Text<'_>, out: &mut Vec<u8>) -> Fit {
+fn value(plan: &Plan, shape: &Shape, text: &mut Text<'_>, out: &mut Vec<u8>) -> FieldResult {
     match shape {
         Shape::Bool => {
             expect(text, Kind::Bool)?;
@@ -198,7 +198,7 @@ fn value(plan: &Plan, shape: &Shape, text: &mut Text<'_>, out: &mut Vec<u8>) -> 
         Shape::Bin32 => {
             let length = bytes(text, out)?;
             if length != 32 {
-                return unfit(format!("expected 32 bytes, found {length}"));
+                return field_error(format!("expected 32 bytes, found {length}"));
             }
         }
         Shape::Enum(place) => {
@@ -206,7 +206,7 @@ fn value(plan: &Plan, shape: &Shape, text: &mut Text<'_>, out: &mut Vec<u8>) -> 
             let word = text.string()?.text();
             let words = plan.words(*place);
             if !words.iter().any(|known| *known == *word) {
-                return unfit(format!("expected one of {}", words.join(", ")));
+                return field_error(format!("expected one of {}", words.join(", ")));
             }
             write::string(out, &word);
         }
@@ -230,7 +230,7 @@ fn value(plan: &Plan, shape: &Shape, text: &mut Text<'_>, out: &mut Vec<u8>) -> 
             write::list_header(out, *wanted);
             let count = elements(plan, of, text, out)?;
             if count != *wanted {
-                return unfit(format!("expected {wanted} elements, found {count}"));
+                return field_error(format!("expected {wanted} elements, found {count}"));
             }
         }
         Shape::Map(of) => return map(plan, of, text, out),
@@ -238,19 +238,24 @@ fn value(plan: &Plan, shape: &Shape, text: &mut Text<'_>, out: &mut Vec<u8>) -> 
     Ok(())
 }
 
-fn elements(plan: &Plan, of: &Shape, text: &mut Text<'_>, out: &mut Vec<u8>) -> Result<usize, Box<Unfit>> {
+fn elements(
+    plan: &Plan,
+    of: &Shape,
+    text: &mut Text<'_>,
+    out: &mut Vec<u8>,
+) -> Result<usize, Box<FieldError>> {
     expect(text, Kind::Array)?;
     let mut count = 0;
     let mut more = text.begin_array()?;
     while more {
-        value(plan, of, text, out).map_err(|unfit| inside(&format!("[{count}]"))(unfit))?;
+        value(plan, of, text, out).map_err(|error| inside(&format!("[{count}]"))(error))?;
         count += 1;
         more = text.next_element()?;
     }
     Ok(count)
 }
 
-fn map(plan: &Plan, of: &Shape, text: &mut Text<'_>, out: &mut Vec<u8>) -> Fit {
+fn map(plan: &Plan, of: &Shape, text: &mut Text<'_>, out: &mut Vec<u8>) -> FieldResult {
     expect(text, Kind::Object)?;
     let at = out.len();
     out.extend_from_slice(&[0xdf, 0, 0, 0, 0]);
@@ -261,7 +266,7 @@ fn map(plan: &Plan, of: &Shape, text: &mut Text<'_>, out: &mut Vec<u8>) -> Fit {
         write::string(out, &key);
         value(plan, of, text, out).map_err(inside(&key))?;
         if let Some(twice) = keys.replace(key) {
-            return unfit("it is there twice").map_err(inside(&twice));
+            return field_error("it is there twice").map_err(inside(&twice));
         }
         more = text.next_member()?;
     }
@@ -269,25 +274,25 @@ fn map(plan: &Plan, of: &Shape, text: &mut Text<'_>, out: &mut Vec<u8>) -> Fit {
     Ok(())
 }
 
-fn unsigned(bits: u8, text: &mut Text<'_>, out: &mut Vec<u8>) -> Fit {
+fn unsigned(bits: u8, text: &mut Text<'_>, out: &mut Vec<u8>) -> FieldResult {
     expect(text, Kind::Number)?;
     let written = text.number()?;
     match written.parse::<u64>() {
         Ok(number) if number <= u64::MAX >> (64 - bits) => write::u64(out, &number),
         // Minus nothing is nothing.
         Err(_) if written == "-0" => write::u64(out, &0),
-        _ => return unfit(range(written, false, bits)),
+        _ => return field_error(range(written, false, bits)),
     }
     Ok(())
 }
 
-fn signed(bits: u8, text: &mut Text<'_>, out: &mut Vec<u8>) -> Fit {
+fn signed(bits: u8, text: &mut Text<'_>, out: &mut Vec<u8>) -> FieldResult {
     expect(text, Kind::Number)?;
     let written = text.number()?;
     let shift = 64 - bits;
     match written.parse::<i64>() {
         Ok(number) if (i64::MIN >> shift..=i64::MAX >> shift).contains(&number) => write::i64(out, &number),
-        _ => return unfit(range(written, true, bits)),
+        _ => return field_error(range(written, true, bits)),
     }
     Ok(())
 }
@@ -305,24 +310,24 @@ fn float<F: Copy + From<f32>>(
     text: &mut Text<'_>,
     parse: impl FnOnce(&str) -> Option<F>,
     is_finite: impl FnOnce(F) -> bool,
-) -> Result<F, Box<Unfit>> {
+) -> Result<F, Box<FieldError>> {
     if text.kind()? == Kind::String {
         return match text.string()?.plain() {
             Some("NaN") => Ok(f32::NAN.into()),
             Some("Infinity") => Ok(f32::INFINITY.into()),
             Some("-Infinity") => Ok(f32::NEG_INFINITY.into()),
-            _ => unfit("expected a number, or \"NaN\", \"Infinity\" or \"-Infinity\""),
+            _ => field_error("expected a number, or \"NaN\", \"Infinity\" or \"-Infinity\""),
         };
     }
     expect(text, Kind::Number)?;
     match parse(text.number()?) {
         Some(number) if is_finite(number) => Ok(number),
-        _ => unfit("it is too large for its type"),
+        _ => field_error("it is too large for its type"),
     }
 }
 
 /// Bytes out of base64, decoded where they belong; how many.
-fn bytes(text: &mut Text<'_>, out: &mut Vec<u8>) -> Result<usize, Box<Unfit>> {
+fn bytes(text: &mut Text<'_>, out: &mut Vec<u8>) -> Result<usize, Box<FieldError>> {
     expect(text, Kind::String)?;
     let written = text.string()?.text();
     let padding = written.bytes().rev().take(2).take_while(|byte| *byte == b'=').count();
@@ -332,7 +337,7 @@ fn bytes(text: &mut Text<'_>, out: &mut Vec<u8>) -> Result<usize, Box<Unfit>> {
     out.resize(start + length, 0);
     match STANDARD.decode_slice(written.as_bytes(), &mut out[start..]) {
         Ok(decoded) if decoded == length => Ok(length),
-        _ => unfit("expected bytes as base64, with padding"),
+        _ => field_error("expected bytes as base64, with padding"),
     }
 }
 

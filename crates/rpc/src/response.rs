@@ -12,7 +12,7 @@ use thalweg_wire::messagepack::{DecodeError, Reader, Wrong};
 
 /// What a frame says.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Says {
+pub(crate) enum DecodedResponse {
     /// What it should; its fields were appended as an object.
     Fields,
     /// That the service refused, in these words.
@@ -42,17 +42,17 @@ pub(crate) fn decode(
     frame: &[u8],
     room: usize,
     out: &mut Vec<u8>,
-) -> Result<Says, DecodeError> {
+) -> Result<DecodedResponse, DecodeError> {
     let mut reader = Reader::new(frame);
     let tag = reader.response()?;
     if tag != message.tag.as_bytes() {
         if tag == plan.error_tag.as_bytes() {
-            return refusal(&mut reader).map(Says::Refusal);
+            return refusal(&mut reader).map(DecodedResponse::Refusal);
         }
         return Err(reader.refuse(Wrong::UnknownMessage, "frame"));
     }
     whole(plan, &message.fields, reader, room.min(json_bytes_max(frame)), out)?;
-    Ok(Says::Fields)
+    Ok(DecodedResponse::Fields)
 }
 
 /// Appends the fields of a request as an object, and says which command it is of. The object has at most

@@ -4,8 +4,8 @@
 //! spoken ([`Carrier`](crate::Carrier)).
 
 use crate::plan::{Method, Plan};
-use crate::request::{self, Unfit};
-use crate::response::{self, Says};
+use crate::request::{self, FieldError};
+use crate::response::{self, DecodedResponse};
 use thalweg_schema as schema;
 use thalweg_service::Error;
 use thalweg_wire::fault::Fault;
@@ -71,7 +71,7 @@ impl Translator {
             }
         };
         let method = self.method(method)?;
-        request::encode(&self.plan, method, given, frame).map_err(|unfit| wrong(Fault::BadArgument, &unfit))
+        request::encode(&self.plan, method, given, frame).map_err(|error| wrong(Fault::BadArgument, &error))
     }
 
     /// Appends what a frame that answers a command says, as the object of a result.
@@ -84,8 +84,8 @@ impl Translator {
         match response::decode(&self.plan, message, frame, usize::MAX, json)
             .map_err(|error| nonsense(&error))?
         {
-            Says::Fields => Ok(()),
-            Says::Refusal(words) => Err(Error::new(Fault::Refused, words)),
+            DecodedResponse::Fields => Ok(()),
+            DecodedResponse::Refusal(words) => Err(Error::new(Fault::Refused, words)),
         }
     }
 
@@ -105,7 +105,7 @@ impl Translator {
     pub fn response(&self, method: &str, result: &str, frame: &mut Vec<u8>) -> Result<(), Error> {
         let message = &self.method(method)?.response;
         request::encode_result(&self.plan, message, result, frame)
-            .map_err(|unfit| wrong(Fault::BadAnswer, &unfit))
+            .map_err(|error| wrong(Fault::BadAnswer, &error))
     }
 
     /// The frame by which the service refuses, in these words.
@@ -119,8 +119,8 @@ impl Translator {
     }
 }
 
-fn wrong(fault: Fault, unfit: &Unfit) -> Error {
-    Error::new(fault, format!("{}: {}", unfit.field, unfit.what))
+fn wrong(fault: Fault, error: &FieldError) -> Error {
+    Error::new(fault, format!("{}: {}", error.field, error.what))
 }
 
 fn nonsense(error: &DecodeError) -> Error {

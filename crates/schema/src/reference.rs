@@ -14,7 +14,7 @@ pub(crate) enum Reference {
 
 /// What is wrong, and where in the reference.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Unreadable {
+pub(crate) struct ReferenceError {
     pub(crate) at: usize,
     pub(crate) what: String,
     pub(crate) hint: &'static str,
@@ -26,7 +26,7 @@ pub(crate) const ARRAY_MAX: usize = 1024;
 const DEPTH_MAX: usize = 16;
 
 /// Reads one reference.
-pub(crate) fn parse(text: &str) -> Result<Reference, Unreadable> {
+pub(crate) fn parse(text: &str) -> Result<Reference, ReferenceError> {
     let mut at = 0;
     let reference = read(text, &mut at, 0)?;
     if at < text.len() {
@@ -37,11 +37,11 @@ pub(crate) fn parse(text: &str) -> Result<Reference, Unreadable> {
 
 const NOTATION: &str = "a type is a name or map<T>, followed by any of ? (optional), [] (list), [N] (array)";
 
-fn wrong(at: usize, what: impl Into<String>, hint: &'static str) -> Unreadable {
-    Unreadable { at, what: what.into(), hint }
+fn wrong(at: usize, what: impl Into<String>, hint: &'static str) -> ReferenceError {
+    ReferenceError { at, what: what.into(), hint }
 }
 
-fn read(text: &str, at: &mut usize, depth: usize) -> Result<Reference, Unreadable> {
+fn read(text: &str, at: &mut usize, depth: usize) -> Result<Reference, ReferenceError> {
     if depth > DEPTH_MAX {
         return Err(wrong(*at, format!("nested more than {DEPTH_MAX} deep"), "declare a type in between"));
     }
@@ -77,7 +77,7 @@ fn read(text: &str, at: &mut usize, depth: usize) -> Result<Reference, Unreadabl
 }
 
 /// Passes one suffix, if there is one.
-fn suffix(text: &str, at: &mut usize, of: Reference) -> Result<(Reference, bool), Unreadable> {
+fn suffix(text: &str, at: &mut usize, of: Reference) -> Result<(Reference, bool), ReferenceError> {
     let rest = &text[*at..];
     if rest.starts_with('?') {
         if matches!(of, Reference::Optional(_)) {

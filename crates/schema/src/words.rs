@@ -136,13 +136,13 @@ pub(crate) fn rivals(name: &str) -> impl Iterator<Item = (String, String)> {
     view.into_iter().chain(basic)
 }
 
-/// Who reserves this enum's word, if anybody does.
+/// The language, or other owner, that reserves this enum's word.
 pub(crate) fn reserves_member(word: &str) -> Option<&'static str> {
     let taken = MEMBERS.split_whitespace().any(|w| w == word);
     reserves_value(word).or(taken.then_some("the generated code"))
 }
 
-/// Who reserves this value's name, if anybody does.
+/// The language that reserves this value's name.
 pub(crate) fn reserves_value(word: &str) -> Option<&'static str> {
     VALUE_OWNERS.get(word).copied()
 }
@@ -167,7 +167,7 @@ pub fn is_word_of(language: &str, word: &str) -> bool {
     VALUES.iter().any(|(of, words)| *of == language && words.split_whitespace().any(|w| w == word))
 }
 
-/// Who reserves this method's name, if anybody does.
+/// The language, or other owner, that reserves this method's name.
 fn reserves_method(word: &str) -> Option<&'static str> {
     let is_one_of = |words: &str| words.split_whitespace().any(|w| w == word);
     let taken = is_one_of(METHODS).then_some("the generated code");
@@ -181,7 +181,7 @@ fn is_zig_type(word: &str) -> bool {
     word == "anyerror" || (!bits.is_empty() && bits.bytes().all(|digit| digit.is_ascii_digit()))
 }
 
-/// Who reserves what a service's namespace would be called, if anybody does.
+/// The owner that reserves this name of a service's namespace.
 pub fn reserves_service(word: &str) -> Option<&'static str> {
     let taken = SERVICES.split_whitespace().any(|w| w == word);
     reserves_value(word).filter(|language| *language == "C++").or(taken.then_some("the generated code"))

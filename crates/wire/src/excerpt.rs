@@ -1,5 +1,5 @@
-//! What is told of a text that somebody sent: its beginning, so that a refusal is never as long as what it
-//! refuses.
+//! What an error quotes of a text that was received: its beginning, so that a refusal is never as long as
+//! what it refuses.
 
 /// Characters that are told.
 pub const EXCERPT_CHARS: usize = 80;

@@ -47,7 +47,7 @@ pub struct Request<'a> {
     pub path: &'a str,
     /// Query of the target without its `?`; `None` when there is no `?`.
     pub query: Option<&'a str>,
-    /// Header fields that anybody reads, in order of arrival.
+    /// The header fields that some layer reads, in order of arrival.
     pub fields: &'a [Field<'a>],
     /// The whole body, transfer coding removed.
     pub body: &'a [u8],
@@ -198,7 +198,7 @@ pub enum Answer<T> {
     Live {
         /// Identity of the topic, equal for equal topics.
         topic_id: u64,
-        /// The topic itself, kept once per reactor while anybody is subscribed.
+        /// The topic itself, kept once per reactor while it has subscribers.
         topic: T,
         /// Where the subscriber stands.
         live: Live,
@@ -256,7 +256,8 @@ pub trait Service {
         None
     }
 
-    /// Said before each call: nothing else of this turn waits, so whatever is done at once delays nobody.
+    /// Said before each call: nothing else of this turn waits, so what is done at once delays no other
+    /// request.
     fn alone(&mut self, alone: bool) {
         let _ = alone;
     }
@@ -279,7 +280,7 @@ pub trait Service {
     /// itself.
     fn turn_ended(&mut self) {}
 
-    /// Nobody waits any more for the answer of this name.
+    /// The client that waited for the answer of this name is gone.
     fn gone(&mut self, later: u64) {
         let _ = later;
     }

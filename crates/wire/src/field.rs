@@ -1,4 +1,4 @@
-//! Header fields of requests: those that anybody here reads, by name. Of all others a parser checks the form
+//! Header fields of requests: those that some layer reads, by name. Of all others a parser checks the form
 //! and keeps nothing.
 //!
 //! A name is resolved once, when a head is parsed. Code that looks for a field then compares a byte, and
@@ -73,7 +73,7 @@ const SHORTER: [u8; LENGTH_MAX + 2] = {
 };
 
 impl Name {
-    /// The name that is written so, in any case; `None` for one that nobody reads.
+    /// The name that is written so, in any case; `None` for one that no layer reads.
     ///
     /// ```
     /// use thalweg_wire::field::Name;
@@ -120,7 +120,7 @@ pub struct Field<'a> {
 }
 
 impl<'a> Field<'a> {
-    /// The field that is written so; `None` for one that nobody reads.
+    /// The field that is written so; `None` for one that no layer reads.
     pub fn of(name: &str, value: &'a [u8]) -> Option<Self> {
         Name::of(name).map(|name| Self { name, value })
     }

@@ -214,7 +214,7 @@ pub enum Kind {
     Item = 2,
     /// Server: ends a call, with its response or a fault.
     End = 3,
-    /// Client: nobody waits for the call any more. The server still ends it.
+    /// Client: gives the call up. The server still ends it.
     Cancel = 4,
     /// Client: the call's stream may send this many items more.
     Credit = 5,
@@ -248,7 +248,7 @@ pub struct Header {
     /// Of an end: the code of its [`Fault`]. Else 0, and not looked at; so are the two below in frames that
     /// they say nothing of.
     pub fault: u16,
-    /// Of a request: milliseconds until nobody wants the answer any more; 0 for no such moment.
+    /// Of a request: milliseconds until its deadline; 0 for none.
     pub deadline_ms: u32,
     /// Of a credit: items more. Of a request: items to begin with instead of what the welcome says; 0 for
     /// that.

@@ -1,4 +1,4 @@
-//! Whom a request takes the server for: its `Host` (RFC 9110, 7.2).
+//! The name by which a request calls the server: its `Host` (RFC 9110, 7.2).
 //!
 //! A page may have its name lead to this machine once a browser has loaded it, and is then of the same origin
 //! as what answers here. The browser still says the page's name, which is no address, and not `localhost`.
@@ -15,8 +15,8 @@ pub const HOST_UNKNOWN: Refusal = Refusal {
     detail: "The host is neither an address nor a name that this server goes by; its operator can add names with --hosts.",
 };
 
-/// Whom a server goes by. Clients go on calling it what they called it, so what was found to be a name of its
-/// is not taken apart again the next time.
+/// The names of a server. A client keeps using the same one, so the last name that was accepted is not parsed
+/// again.
 #[derive(Clone, Debug, Default)]
 pub struct Hosts {
     names: Arc<[String]>,

@@ -29,8 +29,8 @@ impl From<&Refusal> for Problem<'static> {
     }
 }
 
-/// The lines of every refusal with that status: nobody keeps it, and when to come again: for what a moment
-/// changes, and for what takes somebody to make room.
+/// The lines of every refusal with that status: it is not cached, and when to come again: soon, or where
+/// somebody has to make room first, later.
 pub const fn lines(status: u16) -> &'static [u8] {
     match status {
         429 => b"Cache-Control: no-store\r\nRetry-After: 60\r\n",

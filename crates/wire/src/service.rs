@@ -54,7 +54,7 @@ pub trait Call {
     /// None came.
     fn receive(&mut self) -> Result<&[u8], Self::Error>;
 
-    /// Nobody waits for more of what was sent last: what has not ended is left, at once.
+    /// Leaves what was sent last, at once, if it has not ended: its caller reads no more of it.
     fn leave(&mut self) {}
 }
 
@@ -277,7 +277,7 @@ pub enum Flow {
     /// The item was taken, but the client is not ready for another yet: see [`Reply::changed`]. A handler
     /// that goes on regardless has its call ended before long.
     Wait,
-    /// Nobody waits for more: end the call.
+    /// The client is gone: end the call.
     Gone,
 }
 
@@ -295,7 +295,7 @@ pub trait Reply: Send {
         self.end(&error_frame(error, message));
     }
 
-    /// Whether nobody waits for the answer any more. The call is to be ended all the same.
+    /// Whether the client has given the call up. It is to be ended all the same.
     fn is_cancelled(&self) -> bool;
 
     /// Wakes `waker` once, when a [`Flow`] or [`Reply::is_cancelled`] may have changed; at once if it has

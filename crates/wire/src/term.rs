@@ -1,8 +1,8 @@
 //! Erlang's terms as bytes: MessagePack, with an extension for whatever MessagePack has no word for.
 //!
 //! Both ends of a Python worker speak it, the virtual machine's and the interpreter's, each with values of
-//! its own: so reading is a walk over the bytes that has somebody else make the values ([`Build`]), and of
-//! writing there is what is beyond MessagePack. `docs/erlang.md` has the table.
+//! its own: so reading is a walk over the bytes that leaves making the values to its caller ([`Build`]), and
+//! of writing there is what is beyond MessagePack. `docs/erlang.md` has the table.
 //!
 //! Bounded: values are nested [`DEPTH_MAX`] deep at most, which is what keeps the walk's recursion short, and
 //! no more is allocated than a fixed multiple of the bytes. Whatever the bytes are, nothing panics.

@@ -26,9 +26,9 @@ pub(crate) const KEPT_BYTES: usize = 256 * 1024;
 #[derive(Debug)]
 pub(crate) struct Connection {
     line: Line,
-    /// Whom it is with.
+    /// The host at the other end.
     pub(crate) site: SiteId,
-    /// Nobody has answered yet.
+    /// Set until the connection is established.
     dialing: Option<Dialing>,
     pub(crate) carries: Option<Exchange>,
     /// Bytes of its request that the kernel took.
@@ -58,7 +58,7 @@ pub(crate) enum Step {
 }
 
 impl Connection {
-    /// Begins to connect, to the first of these addresses where somebody answers.
+    /// Begins to connect, to the first of these addresses that accepts.
     pub(crate) fn dial(
         site: SiteId,
         addresses: VecDeque<SocketAddr>,
@@ -161,7 +161,7 @@ impl Connection {
                 Err(failure) => return Some(self.ended(failure)),
             }
         }
-        // What nobody waits for any more is not begun.
+        // A call whose deadline has passed is not begun.
         if self.is_untouched() && self.carries.as_ref().is_some_and(Exchange::is_overdue) {
             return Some(Step::Waits);
         }

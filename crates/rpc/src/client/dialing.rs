@@ -1,4 +1,4 @@
-//! Connecting: the addresses of a host one after the other, until somebody answers at one.
+//! Connecting: the addresses of a host one after the other, until one accepts.
 //!
 //! Each has its share of what is left of the call's time, and the last one all of it; where a call has no
 //! deadline, each has what the kernel gives it.
@@ -41,7 +41,7 @@ impl Dialing {
         Ok((dialing, line))
     }
 
-    /// Whether somebody answers. Where nobody does the line is one to the next address.
+    /// Whether the connection is established. If the address refuses, the line goes on to the next one.
     pub(crate) fn look(&mut self, line: &mut Line) -> Result<bool, Failure> {
         loop {
             let error = match is_up(line) {
@@ -79,7 +79,7 @@ impl Dialing {
         Err(self.failure())
     }
 
-    /// Nobody answers anywhere.
+    /// No address accepted.
     fn failure(&mut self) -> Failure {
         if let [_] = self.failed[..]
             && let Some((address, error)) = self.failed.pop()

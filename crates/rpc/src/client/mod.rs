@@ -57,7 +57,7 @@ impl Client {
     ///
     /// # Errors
     /// [`Fault::BadArgument`] for a URL that is none, or an option that cannot be right; [`Fault::NoServer`]
-    /// for a host that nobody knows.
+    /// for a host that cannot be resolved.
     pub fn new(url: &str, options: Options) -> Result<Self, Failure> {
         let mut pool = Pool::new(options.checked()?);
         let target = pool.target(url)?;
@@ -157,7 +157,7 @@ impl Client {
         self.pool.listen(call).transpose()
     }
 
-    /// Nobody waits for these calls any more. Their connection is closed, by which a server may notice.
+    /// Gives these calls up. Their connection is closed, by which a server may notice.
     pub fn cancel(&mut self, call: CallId) {
         self.pool.cancel(call);
     }

@@ -19,9 +19,9 @@ use thalweg_sys::nested::Nested;
 use thalweg_sys::socket::SLEEP_MAX;
 use thalweg_wire::fault::Fault;
 
-/// A connection that was silent for longer than this is looked at before it is used again: for whoever calls
-/// in a row a look would be one more call of the kernel for each, for whoever pauses it is nothing. Where a
-/// server closes without a word no connection is too fresh to be looked at.
+/// A connection that was silent for longer than this is checked before it is used again. For a caller that
+/// makes one call after the other a check would cost one more system call each; after a pause that does not
+/// matter. If a server closes connections without notice, every connection to it is checked.
 const FRESH: Duration = Duration::from_micros(100);
 /// An answer may be waited for by so much longer than was said.
 const BARELY: Duration = Duration::from_millis(1);
@@ -183,7 +183,7 @@ impl Pool {
     /// A connection to this host may be free: what waits for one gets it, and what is idle beyond its bound
     /// goes.
     fn free(&mut self, site: SiteId) {
-        // Where one cannot even begin to connect, the next has its try: nobody else would come back to it.
+        // Where one cannot even begin to connect, the next is tried: nothing else would come back to it.
         while let Some(exchange) = self.next_waiting(site) {
             let waited = self.statistics.waits;
             let is_under_way = self.start(site, exchange, Instant::now());
@@ -244,7 +244,7 @@ impl Pool {
         match waited {
             Ok(()) => taken(self),
             Err(failure) => {
-                // Nobody will ask again.
+                // The caller will not ask again.
                 self.cancel(name);
                 Some(Err(failure))
             }
@@ -372,7 +372,7 @@ impl Pool {
             let connection = &mut self.connections[index];
             let (site, exchange) = (connection.site, connection.carries.take());
             let failure = connection.overdue();
-            // Its answer would come to nobody.
+            // Its answer would have no receiver.
             self.drop_connection(index);
             if let Some(exchange) = exchange {
                 self.finish(exchange, Err(failure));

@@ -93,7 +93,7 @@ pub(crate) struct Sites {
 #[derive(Debug)]
 struct Site {
     addresses: Vec<SocketAddr>,
-    /// Which of them is tried first: where somebody answered last.
+    /// Which of them is tried first: the one that accepted last.
     first: usize,
     /// How many targets lead there.
     names: usize,
@@ -162,7 +162,7 @@ impl Sites {
         }
     }
 
-    /// Somebody answered there.
+    /// This address accepted a connection.
     pub(crate) fn answered(&mut self, SiteId(site): SiteId, at: SocketAddr) {
         let Some(site) = self.all.get_mut(site) else { return };
         if let Some(first) = site.addresses.iter().position(|address| *address == at) {

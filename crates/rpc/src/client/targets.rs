@@ -8,7 +8,7 @@ use thalweg_service::Error as Failure;
 use thalweg_wire::fault::Fault;
 
 /// A URL that was named.
-struct Named {
+struct TargetEntry {
     url: String,
     resolved: ResolvedUrl,
     site: SiteId,
@@ -19,7 +19,7 @@ struct Named {
 /// The URLs that were named, and the hosts that they are at.
 #[derive(Default)]
 pub(crate) struct Targets {
-    by_number: HashMap<u32, Named>,
+    by_number: HashMap<u32, TargetEntry>,
     by_url: HashMap<String, u32>,
     pub(crate) sites: Sites,
     /// The number that was given last: none is given again, not even that of a target that was dropped.
@@ -67,7 +67,7 @@ impl Targets {
             number = number.wrapping_add(1);
         }
         let site = self.sites.with(&resolved.addresses);
-        self.by_number.insert(number, Named { url: url.to_owned(), resolved, site, used: 0 });
+        self.by_number.insert(number, TargetEntry { url: url.to_owned(), resolved, site, used: 0 });
         self.by_url.insert(url.to_owned(), number);
         self.last = Some(number);
         self.touch(number);
@@ -89,7 +89,7 @@ impl Targets {
             let Some(number) = free.min_by_key(|(_, named)| named.used).map(|(number, _)| *number) else {
                 return;
             };
-            if let Some(Named { url, site, .. }) = self.by_number.remove(&number) {
+            if let Some(TargetEntry { url, site, .. }) = self.by_number.remove(&number) {
                 self.by_url.remove(&url);
                 self.sites.without(site);
             }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::response::{self, Says};
+use crate::response::{self, DecodedResponse};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -43,7 +43,7 @@ fn example() -> Value {
 }
 
 /// A request's frame, as the frame of the response with the same fields.
-fn same(plan: &Plan, params: Params<'_>) -> Result<Vec<u8>, Box<Unfit>> {
+fn same(plan: &Plan, params: Params<'_>) -> Result<Vec<u8>, Box<FieldError>> {
     let mut frame = Vec::new();
     encode(plan, &plan.methods[0], params, &mut frame)?;
     let mut answer = vec![0x92];
@@ -56,15 +56,15 @@ fn back(plan: &Plan, frame: &[u8]) -> Value {
     let mut out = Vec::new();
     assert_eq!(
         response::decode(plan, &plan.methods[0].response, frame, usize::MAX, &mut out).unwrap(),
-        Says::Fields
+        DecodedResponse::Fields
     );
     serde_json::from_slice(&out).unwrap()
 }
 
 fn refused(text: &str) -> (String, String) {
     let plan = plan();
-    let unfit = same(&plan, Params::Names(text)).unwrap_err();
-    (unfit.field, unfit.what.into_owned())
+    let error = same(&plan, Params::Names(text)).unwrap_err();
+    (error.field, error.what.into_owned())
 }
 
 #[test]
@@ -129,7 +129,7 @@ fn positions_may_end_early_where_the_rest_is_optional() {
     let plan = plan();
     let pair = |params| {
         let mut frame = Vec::new();
-        encode(&plan, &plan.methods[2], params, &mut frame).map(|()| frame).map_err(|unfit| unfit.field)
+        encode(&plan, &plan.methods[2], params, &mut frame).map(|()| frame).map_err(|error| error.field)
     };
     let head = b"\x91\x92\xa7AllPair".to_vec();
     let frame = |fields: &[u8]| Ok([&head[..], fields].concat());
@@ -235,7 +235,7 @@ proptest! {
         frame.truncate(cut.index(frame.len()) + 1);
         let mut out = b"before".to_vec();
         match response::decode(&plan, &plan.methods[0].response, &frame, usize::MAX, &mut out) {
-            Ok(Says::Fields) => drop(serde_json::from_slice::<Value>(&out[6..]).unwrap()),
+            Ok(DecodedResponse::Fields) => drop(serde_json::from_slice::<Value>(&out[6..]).unwrap()),
             _ => prop_assert_eq!(out, b"before"),
         }
     }

@@ -52,9 +52,9 @@ impl Check {
     fn reference(&mut self, text: &str, at: Span) -> Option<Type> {
         match reference::parse(text) {
             Ok(parsed) => self.resolve(&parsed, at),
-            Err(unreadable) => {
-                let place = Span { start: at.start + 1 + unreadable.at, end: at.end };
-                self.wrong(place, unreadable.what, unreadable.hint);
+            Err(error) => {
+                let place = Span { start: at.start + 1 + error.at, end: at.end };
+                self.wrong(place, error.what, error.hint);
                 None
             }
         }

@@ -103,7 +103,7 @@ impl Check {
         Some(text)
     }
 
-    /// Refuses members nobody would read.
+    /// Refuses members that have no meaning.
     fn known_members(&mut self, members: &[Member], known: &[&str], what: &str) {
         for member in members.iter().filter(|m| !known.contains(&m.key.as_str())) {
             let may = format!("it may have: {}", known.join(", "));

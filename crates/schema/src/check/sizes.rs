@@ -20,7 +20,7 @@ struct Layout {
 /// What a value of each declared type takes, and the items of lists and maps that take too
 /// much.
 #[derive(Default)]
-struct Known<'c> {
+struct KnownLayouts<'c> {
     layouts: BTreeMap<&'c str, Layout>,
     /// How many bytes the largest of them takes: each is read in place before it is put into its list.
     item_max: usize,
@@ -50,7 +50,7 @@ impl Check {
             return;
         }
         let mut giants: Vec<(String, usize, Span)> = Vec::new();
-        let mut known = Known::default();
+        let mut known = KnownLayouts::default();
         // Each behind those that it contains, so that no depth of types nests calls.
         for of in types_by_dependency(&self.types) {
             let layout = self.fields_in_place(&of.fields, &mut known);
@@ -79,21 +79,21 @@ impl Check {
         }
     }
 
-    fn fields_in_place(&self, fields: &[Field], known: &mut Known<'_>) -> Layout {
+    fn fields_in_place(&self, fields: &[Field], known: &mut KnownLayouts<'_>) -> Layout {
         let all =
             fields.iter().fold(Layout::of(0, 1), |all, field| all.then(self.in_place(&field.of, known)));
         all.whole()
     }
 
     /// What holds its items elsewhere.
-    fn beside(&self, item: &Type, layout: Layout, known: &mut Known<'_>) -> Layout {
+    fn beside(&self, item: &Type, layout: Layout, known: &mut KnownLayouts<'_>) -> Layout {
         let size = self.in_place(item, known).size;
         known.item_max = known.item_max.max(size);
         layout
     }
 
     /// As the target that needs most of it lays it out.
-    fn in_place(&self, of: &Type, known: &mut Known<'_>) -> Layout {
+    fn in_place(&self, of: &Type, known: &mut KnownLayouts<'_>) -> Layout {
         match of {
             Type::Bool => Layout::of(1, 1),
             Type::Int(int) => Layout::of(usize::from(int.bits / 8), usize::from(int.bits / 8)),

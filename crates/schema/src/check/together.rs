@@ -23,7 +23,7 @@ const GENERATED: [&str; 9] = [
 ];
 
 /// What becomes a type.
-struct Named {
+struct TypeName {
     name: String,
     /// How it is told.
     what: String,
@@ -71,7 +71,7 @@ impl Check {
         }
         // The structs before the one that is looked at.
         let mut structs: BTreeMap<&str, usize> = BTreeMap::new();
-        for (n, Named { name, what, at, is_struct, .. }) in names.iter().enumerate() {
+        for (n, TypeName { name, what, at, is_struct, .. }) in names.iter().enumerate() {
             let derived = words::derived(name);
             if let Some(other) = derived.iter().filter_map(|derived| first.get(derived.as_str())).min() {
                 let what = format!("{what} has {} beside it in some language", names[*other].name);
@@ -89,7 +89,7 @@ impl Check {
             structs.entry(name).or_insert(n);
         }
         let mut earlier = Earlier::default();
-        for Named { name, what, declared, at, .. } in &names {
+        for TypeName { name, what, declared, at, .. } in &names {
             // The very same declaration twice was told where it stands.
             let Some(other) = earlier.other(snake(name), declared.clone(), what) else { continue };
             let what = format!("{other} and {what} become one identifier");
@@ -110,22 +110,24 @@ impl Check {
     }
 
     /// All of that: what is generated, what is declared, and the messages.
-    fn names(&self, commands: &[Command]) -> Vec<Named> {
+    fn names(&self, commands: &[Command]) -> Vec<TypeName> {
         let one = |name: String, what: &str, declared: &str, at| {
             let (what, declared) = (format!("{what} {name}"), declared.to_owned());
-            Named { name, what, declared, at, is_struct: true }
+            TypeName { name, what, declared, at, is_struct: true }
         };
         let error = one(format!("{}ErrorResponse", self.service), "the error", "the error", Span::default());
         let mut names = vec![error];
-        names.extend(GENERATED.map(|part| Named {
+        names.extend(GENERATED.map(|part| TypeName {
             is_struct: is_variant(part),
             ..one(format!("{}{part}", self.service), "the generated", part, Span::default())
         }));
         let structs: BTreeSet<&str> = self.types.iter().map(|of| of.name.as_str()).collect();
         for (name, at) in self.places.iter() {
             let is_struct = structs.contains(name.as_str());
-            names
-                .push(Named { is_struct, ..one(name.clone(), "the type", &format!("the type {name}"), *at) });
+            names.push(TypeName {
+                is_struct,
+                ..one(name.clone(), "the type", &format!("the type {name}"), *at)
+            });
         }
         for command in commands {
             let (at, declared) = (self.command_place(&command.name), format!("the command {}", command.name));

@@ -34,15 +34,15 @@ pub struct Arrival {
     /// Answers in between that were passed.
     between: u32,
     /// The body so far, once there is a head that announces one of no known length.
-    piecemeal: Option<Piecemeal>,
+    unsized_body: Option<UnsizedBody>,
     /// What the last head said that counted, and its bytes.
-    last: Option<Known>,
+    last: Option<HeadSummary>,
     head: Vec<u8>,
 }
 
 /// What a head says of its answer.
 #[derive(Clone, Copy, Debug)]
-struct Known {
+struct HeadSummary {
     /// Where it ends.
     bytes: usize,
     status: u16,
@@ -81,7 +81,7 @@ pub enum ArrivalError {
 
 /// A body that says only in the end how long it is, taken apart in place.
 #[derive(Debug)]
-struct Piecemeal {
+struct UnsizedBody {
     /// The answer as far as it is known.
     answer: Whole,
     decoder: BodyDecoder,
@@ -98,10 +98,10 @@ impl Arrival {
         input: &mut Vec<u8>,
         body_bytes_max: usize,
     ) -> Result<Option<Whole>, ArrivalError> {
-        if let Some(piecemeal) = &mut self.piecemeal {
-            return piecemeal.look(input, body_bytes_max);
+        if let Some(unsized_body) = &mut self.unsized_body {
+            return unsized_body.look(input, body_bytes_max);
         }
-        let Some(Known { bytes: start, status, keep_alive, length }) = self.head(input)? else {
+        let Some(HeadSummary { bytes: start, status, keep_alive, length }) = self.head(input)? else {
             return Ok(None);
         };
         if let Some(BodyLength::Known(length)) = length {
@@ -115,12 +115,12 @@ impl Arrival {
             return Ok(Some(Whole { status, body: start..end, keep_alive }));
         }
         let answer = Whole { status, body: start..start, keep_alive };
-        let piecemeal = self.piecemeal.insert(Piecemeal { answer, decoder: BodyDecoder::of(length) });
-        piecemeal.look(input, body_bytes_max)
+        let unsized_body = self.unsized_body.insert(UnsizedBody { answer, decoder: BodyDecoder::of(length) });
+        unsized_body.look(input, body_bytes_max)
     }
 
     /// What the head says that counts, if it is there. Takes those in between away.
-    fn head(&mut self, input: &mut Vec<u8>) -> Result<Option<Known>, ArrivalError> {
+    fn head(&mut self, input: &mut Vec<u8>) -> Result<Option<HeadSummary>, ArrivalError> {
         if self.last.is_some() && input.starts_with(&self.head) {
             return Ok(self.last);
         }
@@ -129,7 +129,7 @@ impl Arrival {
                 None => return Ok(None),
                 Some(head) if head.is_between() => head.bytes,
                 Some(ResponseHead { status, keep_alive, body: length, bytes, .. }) => {
-                    let known = Known { bytes, status, keep_alive, length };
+                    let known = HeadSummary { bytes, status, keep_alive, length };
                     self.last = Some(known).filter(|_| bytes <= KEPT_BYTES_MAX);
                     self.head.clear();
                     self.head.extend_from_slice(&input[..bytes.min(KEPT_BYTES_MAX)]);
@@ -146,22 +146,23 @@ impl Arrival {
 
     /// Another answer begins.
     pub fn begin(&mut self) {
-        (self.between, self.piecemeal) = (0, None);
+        (self.between, self.unsized_body) = (0, None);
     }
 
     /// Whether only the connection's end says where the answer ends, as far as is known.
     pub fn needs_end(&self) -> bool {
-        self.piecemeal.as_ref().is_some_and(|piecemeal| piecemeal.decoder.needs_end())
+        self.unsized_body.as_ref().is_some_and(|unsized_body| unsized_body.decoder.needs_end())
     }
 
     /// The connection ended, by the peer's word: the answer that ends with it, if it is one.
     pub fn end(&self) -> Option<Whole> {
-        let piecemeal = self.piecemeal.as_ref().filter(|piecemeal| piecemeal.decoder.needs_end())?;
-        Some(piecemeal.answer.clone())
+        let unsized_body =
+            self.unsized_body.as_ref().filter(|unsized_body| unsized_body.decoder.needs_end())?;
+        Some(unsized_body.answer.clone())
     }
 }
 
-impl Piecemeal {
+impl UnsizedBody {
     /// Takes apart what stands behind the body so far, so that nothing but the body is left, and what may
     /// follow the answer.
     fn look(&mut self, input: &mut Vec<u8>, body_bytes_max: usize) -> Result<Option<Whole>, ArrivalError> {

@@ -1,7 +1,7 @@
 //! The chunked transfer coding (RFC 9112 7.1), decoded as it comes.
 //!
 //! The decoder keeps no bytes: each step consumes a prefix of the input and may lend a range of it as data.
-//! Extensions and trailer fields are skipped and bounded, since nobody here reads them; a trailer line is a
+//! Extensions and trailer fields are skipped and bounded, since no layer reads them; a trailer line is a
 //! field line all the same, held to what a head's are.
 
 use crate::exchange::Refusal;

@@ -73,7 +73,7 @@ impl Date {
 pub enum Framing {
     /// This many bytes.
     Length(u64),
-    /// Chunks, of a length nobody knows yet.
+    /// Chunks, of a length that is not known yet.
     Chunked,
     /// Whatever comes until the connection closes: for HTTP/1.0 peers.
     UntilClose,

@@ -10,7 +10,7 @@ use memchr::memchr;
 use smallvec::SmallVec;
 use std::mem::MaybeUninit;
 
-/// Header fields of one head; more than this many that anybody reads spill to the heap.
+/// Header fields of one head; beyond this many that some layer reads they spill to the heap.
 pub type Fields<'a> = SmallVec<[Field<'a>; 8]>;
 
 /// Most header fields that are parsed at all, whatever [`Limits`] says.
@@ -53,8 +53,8 @@ pub struct Head<'a> {
     pub query: Option<&'a str>,
     /// Minor version: 0 or 1.
     pub minor_version: u8,
-    /// Header fields that anybody reads, in order of arrival; `Host` says what the target does, where that
-    /// names an authority.
+    /// The header fields that some layer reads, in order of arrival; `Host` says what the target does, where
+    /// that names an authority.
     pub fields: Fields<'a>,
     /// Where the body begins.
     pub bytes: usize,
@@ -195,7 +195,7 @@ fn method(token: &str) -> Method {
 
 /// A request target, taken apart.
 struct Target<'a> {
-    /// Whom it names; `None` in origin form.
+    /// The authority that it names; `None` in origin form.
     authority: Option<&'a str>,
     path: &'a str,
     query: Option<&'a str>,
@@ -218,7 +218,7 @@ fn split_target(method: Method, target: &str) -> Result<Target<'_>, Refusal> {
 }
 
 /// RFC 9112 3.2.2: a server takes the absolute form of its own URLs, which over TLS begin with `https`. RFC
-/// 9110 4.2: a URL names a host, and user information in front of it is for deceiving somebody.
+/// 9110 4.2: a URL names a host, and user information in front of it only deceives readers.
 fn split_authority(target: &str) -> Result<(Option<&str>, &str), Refusal> {
     let (scheme, rest) = target.split_once("://").ok_or(BAD_TARGET)?;
     if !["http", "https"].iter().any(|known| scheme.eq_ignore_ascii_case(known)) {
@@ -232,7 +232,7 @@ fn split_authority(target: &str) -> Result<(Option<&str>, &str), Refusal> {
     Ok((Some(authority), origin))
 }
 
-/// RFC 9112 3.2.2: whom the target names counts, and what `Host` said does not.
+/// RFC 9112 3.2.2: the authority of the target counts, and not what `Host` said.
 fn name_host<'a>(fields: &mut Fields<'a>, authority: &'a str) {
     let value = authority.as_bytes();
     match fields.iter_mut().find(|field| field.name == Name::Host) {

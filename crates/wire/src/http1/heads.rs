@@ -242,7 +242,7 @@ mod tests {
         assert!(!keeps(&head(&"x".repeat(KEPT_BYTES_MAX))));
         let kept = (0..64).filter(|number| keeps(&head(&number.to_string()))).count();
         assert!((4..=10).contains(&kept), "{kept}");
-        // Somebody else who sends the same each time is known soon.
+        // Another client that sends the same each time is learned soon.
         let first = (0..64).find(|_| keeps(&head("same"))).unwrap();
         assert!(first <= usize::from(KEPT_OF_OTHERS), "{first}");
     }

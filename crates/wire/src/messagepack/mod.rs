@@ -1,7 +1,7 @@
 //! MessagePack as typed services use it: what generated codecs are made of. Rules in `docs/schema.md`.
 //!
 //! Reading is strict where a value could mean two things and lenient where it cannot: integers of any width
-//! are taken if the value fits, floats of either width for `f64`; a string is no `bin`, a field nobody
+//! are taken if the value fits, floats of either width for `f64`; a string is no `bin`, a field that is not
 //! declared is refused, and so is one that comes twice. [`Reader`] borrows from the frame. A count is
 //! believed only as far as the bytes that are left could hold so many. What [`Reader::list`] and
 //! [`Reader::map`] hold in memory is counted too, since a value of one byte may be large there: nothing is

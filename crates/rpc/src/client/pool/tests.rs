@@ -76,7 +76,7 @@ fn echo() -> SocketAddr {
     address
 }
 
-/// Where nobody listens.
+/// An address without a listener.
 fn closed() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
