@@ -334,6 +334,40 @@ def turns() -> None:
     asyncio.run(run())
 
 
+def left() -> None:
+    """A call that is closed, and not cancelled, lets go of its turn, or of its place."""
+
+    async def run() -> None:
+        order = forks.Forks()
+        begun: list[str] = []
+        gate = asyncio.Event()
+
+        async def first() -> None:
+            await gate.wait()
+
+        async def job(name: str) -> None:
+            begun.append(name)
+
+        holds = asyncio.create_task(order.order(("write", 1), first))
+        await asyncio.sleep(0)
+        waits = [
+            order.order(("write", 1), partial(job, name)) for name in ("early", "late")
+        ]
+        for each in waits:
+            each.send(None)
+        last = asyncio.create_task(order.order(("write", 1), partial(job, "last")))
+        await asyncio.sleep(0)
+        waits[0].close()
+        gate.set()
+        await holds
+        # Its turn has come, and it was not gone on with.
+        waits[1].close()
+        await asyncio.wait_for(last, 10)
+        equal(begun, ["last"])
+
+    asyncio.run(run())
+
+
 def ended() -> None:
     """A handler has cleaned up before its call is over, and once what it yields is no item."""
 
@@ -437,6 +471,7 @@ check("values that do not fit are refused", misfits)
 check("calls are answered and streams end", calls)
 check("requests say how they are ordered", order)
 check("calls take their turn per fork", turns)
+check("a call that is closed while it waits is not waited for", left)
 check("a stream has cleaned up before its call is over", ended)
 print(f"golden-python: {passed} passed, {failed} failed")
 sys.exit(failed != 0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from asyncio import CancelledError, Future, get_running_loop
+from asyncio import Future, get_running_loop
 from collections import deque
 from collections.abc import Awaitable, Callable
 
@@ -63,12 +63,13 @@ class _Fork:
         self._waiting.append((writes, turn))
         try:
             await turn
-        except CancelledError:
-            if turn.cancelled():
+        except BaseException:
+            # Cancelled, or the coroutine was closed before it was over.
+            if turn.done() and not turn.cancelled():
+                self.leave(writes)
+            else:
                 self._waiting.remove((writes, turn))
                 self._advance()
-            else:
-                self.leave(writes)
             raise
 
     def leave(self, writes: bool) -> None:
