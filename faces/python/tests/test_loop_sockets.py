@@ -145,6 +145,54 @@ class Waits(Case):
 
             self.run_it(main())
 
+    async def is_cancelled_as_it_is_told(self, wait: Coroutine[Any, Any, Any], come: Callable[[], object]) -> bool:
+        """Has a wait cancelled once the loop has told it that something came, and before it goes on; whether it was."""
+        waits = asyncio.ensure_future(wait)
+        await asyncio.sleep(0.001)
+        # Timers are called behind what descriptors brought in the same turn.
+        self.loop.call_later(0.0002, waits.cancel)
+        come()
+        time.sleep(0.0005)
+        await asyncio.wait([waits])
+        return waits.cancelled()
+
+    def test_a_wait_that_is_cancelled_after_bytes_came_leaves_them_to_the_next(self) -> None:
+        ours, theirs = self.pair()
+        into = bytearray(8)
+        cancelled = 0
+
+        async def main() -> None:
+            nonlocal cancelled
+            for receive in (
+                lambda: self.loop.sock_recv(ours, 8),
+                lambda: self.loop.sock_recv_into(ours, into),
+                lambda: self.loop.sock_recvfrom(ours, 8),
+                lambda: self.loop.sock_recvfrom_into(ours, into),
+            ):
+                for _ in range(20):
+                    if await self.is_cancelled_as_it_is_told(receive(), lambda: theirs.send(b"bytes")):
+                        cancelled += 1
+                        self.assertEqual(ours.recv(8), b"bytes")
+                    self.assertIsNone(self.watched(ours))
+
+        self.run_it(main())
+        self.assertGreater(cancelled, 0)
+        self.assertEqual(self.problems, [])
+
+    def test_a_wait_that_is_cancelled_after_somebody_connected_leaves_the_connection_to_the_next(self) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            listener.setblocking(False)
+
+            async def main() -> None:
+                for _ in range(20):
+                    with socket.socket() as near:
+                        connect = functools.partial(near.connect, listener.getsockname())
+                        if await self.is_cancelled_as_it_is_told(self.loop.sock_accept(listener), connect):
+                            connection, _ = await asyncio.wait_for(self.loop.sock_accept(listener), 60)
+                            connection.close()
+
+            self.run_it(main())
+
     def test_a_send_that_is_cancelled_as_there_is_room_sends_no_more(self) -> None:
         ours, theirs = self.pair()
 

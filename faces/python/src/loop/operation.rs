@@ -1,11 +1,12 @@
 //! What is awaited of a bare socket: `sock_recv` and its kin.
 //!
-//! Purpose: an operation is tried at once; if it would block it watches the socket, and every readiness is
-//! one native call that tries again and resolves the waiter. Most operations are a method of the socket
-//! object, which knows every family of addresses and kind of buffer. Invariants: an operation is resolved
-//! once; it watches its socket exactly while it is awaited and no other has taken its place; once it
-//! is not awaited, nothing is taken from the socket. Checked by `tests/test_loop_sockets.py` and CPython's
-//! own `test_sock_lowlevel`.
+//! Purpose: an operation is tried at once; if it would block it watches the socket. What writes is tried
+//! again by every readiness until it is done. What reads is only told of readiness, and tried again by the
+//! task that awaits it, once that goes on: a task that is cancelled in between leaves everything in the
+//! socket. Most operations are a method of the socket object, which knows every family of addresses and kind
+//! of buffer. Invariants: an operation watches its socket exactly while it is awaited and no other has taken
+//! its place; nothing is taken from the socket unless the caller gets it. Checked by
+//! `tests/test_loop_sockets.py` and CPython's own `test_sock_lowlevel`.
 
 use super::core::Loop;
 use super::endpoint::would_block;
@@ -68,20 +69,26 @@ impl Operation {
     pub(crate) fn ready(&self, owner: &Bound<'_, Loop>) -> PyResult<()> {
         let py = owner.py();
         let Some(waiter) = self.waiter.share(py).map(|waiter| waiter.into_bound(py)) else { return Ok(()) };
-        // Cancelled in this turn, and not told yet: what is there is left for the next operation.
+        // Cancelled in this turn, and not told yet.
         if waiter.call_method0(intern!(py, "done"))?.is_truthy()? {
             return self.unwatch(owner);
         }
-        let outcome = match self.attempt(py) {
-            Ok(None) => return Ok(()),
-            Ok(Some(result)) => Ok(result),
-            Err(raised) if ends_program(py, &raised) => return Err(raised),
-            Err(raised) => Err(raised),
+        let outcome = match self.side {
+            Side::Read => Ok(()),
+            Side::Write => match self.attempt(py) {
+                Ok(None) => return Ok(()),
+                Ok(result) => {
+                    self.result.set(py, result);
+                    Ok(())
+                }
+                Err(raised) if ends_program(py, &raised) => return Err(raised),
+                Err(raised) => Err(raised),
+            },
         };
         self.unwatch(owner)?;
         self.waiter.set(py, None);
         match outcome {
-            Ok(result) => waiter.call_method1(intern!(py, "set_result"), (result,)),
+            Ok(()) => waiter.call_method1(intern!(py, "set_result"), (py.None(),)),
             Err(raised) => waiter.call_method1(intern!(py, "set_exception"), (raised.into_value(py),)),
         }
         .map(drop)
@@ -224,9 +231,13 @@ impl Operation {
         Self::new(sock, Side::Write, Work::Connect(address, Kept::new(false)))
     }
 
-    /// Tries it, and watches the socket if it would block: a future then, `None` if there is a result.
-    fn begin<'py>(slf: &Bound<'py, Self>, owner: &Bound<'py, Loop>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    /// Tries it, unless it is done, and watches the socket if it would block: a future then, behind which it is
+    /// to be called again; `None` if there is a result.
+    fn advance<'py>(slf: &Bound<'py, Self>, owner: &Bound<'py, Loop>) -> PyResult<Option<Bound<'py, PyAny>>> {
         let (py, this) = (slf.py(), slf.get());
+        if this.result.is_some(py) {
+            return Ok(None);
+        }
         if let Some(result) = this.attempt(py)? {
             this.result.set(py, Some(result));
             return Ok(None);
@@ -240,7 +251,7 @@ impl Operation {
         Ok(Some(waiter))
     }
 
-    /// Nobody waits for it any more.
+    /// Nothing waits for the socket any more.
     fn end(&self, owner: &Bound<'_, Loop>) -> PyResult<()> {
         self.waiter.set(owner.py(), None);
         self.unwatch(owner)

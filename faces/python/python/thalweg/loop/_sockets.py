@@ -24,8 +24,8 @@ def is_known(sock: socket.socket) -> bool:
 
 
 class Sockets(Loop):
-    """What is awaited of a bare socket: each readiness is one native call, which tries and resolves. `sock_sendfile` is
-    asyncio's own.
+    """What is awaited of a bare socket. A wait that is cancelled takes nothing from it: what came is there for the next.
+    `sock_sendfile` is asyncio's own.
     """
 
     async def sock_recv(self, sock: socket.socket, nbytes: int) -> bytes:
@@ -85,15 +85,17 @@ class Sockets(Loop):
         _base._check_ssl_socket(sock)
         if self._debug and sock.gettimeout() != 0:
             raise ValueError("the socket must be non-blocking")
-        waiter = operation.begin(self)
-        if waiter is None:
-            return operation.result()
         try:
-            return await waiter
+            while (waiter := operation.advance(self)) is not None:
+                try:
+                    await waiter
+                finally:
+                    operation.end(self)
+            return operation.result()
         finally:
-            operation.end(self)
             # The exception keeps this frame, and the waiter would keep the exception: a cycle.
-            del operation, waiter
+            waiter = None
+            del operation
 
 
 class Listener:
