@@ -485,6 +485,47 @@ class Serving(Place, unittest.IsolatedAsyncioTestCase):
                 await transport.call(FIELDS_FRAME)
             self.assertEqual(abandoned.exception.retry, "unknown")
 
+    async def test_a_handler_that_ends_without_an_answer_leaves_a_trace(self):
+        async def silent(_frame, _reply):
+            pass
+
+        async def awaits_what_was_cancelled(_frame, _reply):
+            apart = asyncio.create_task(asyncio.sleep(60))
+            asyncio.get_running_loop().call_soon(apart.cancel)
+            await apart
+
+        class Left(BaseException):
+            pass
+
+        async def leaves(_frame, _reply):
+            raise Left
+
+        for handler, words in (
+            (silent, "returned without one"),
+            (awaits_what_was_cancelled, "was cancelled"),
+            (leaves, "raised Left"),
+        ):
+            async with self.serve(handler), await Client.connect(self.endpoint()) as transport:
+                with self.assertLogs("thalweg.service", "ERROR") as logged, self.assertRaises(Abandoned):
+                    await transport.call(FIELDS_FRAME)
+            self.assertIn(words, logged.output[0])
+
+    async def test_a_handler_that_is_cancelled_by_its_client_or_by_the_end_of_its_server_leaves_none(self):
+        begun = asyncio.Queue()
+
+        async def slow(_frame, _reply):
+            begun.put_nowait(None)
+            await asyncio.sleep(60)
+
+        with self.assertNoLogs("thalweg.service"):
+            async with self.serve(slow, drain_grace=0.0), await Client.connect(self.endpoint()) as transport:
+                call = asyncio.create_task(transport.call(FIELDS_FRAME))
+                await begun.get()
+                call.cancel()
+                other = asyncio.create_task(transport.call(FIELDS_FRAME))
+                await begun.get()
+            await asyncio.wait([call, other])
+
     async def test_a_handler_that_raises_answers_with_the_error(self):
         async def broken(_frame, _reply):
             raise KeyError("missing")

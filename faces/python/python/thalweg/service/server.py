@@ -5,6 +5,7 @@ is a task, and what the tasks of a turn answer at once leaves together.
 """
 
 import asyncio
+import logging
 import os
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -187,9 +188,12 @@ class Server(AsyncScope):
             log_mistake("dispatch", error)
             reply.end(error_frame(self._error, error))
 
-    def _over(self, native: NativeReply, _task: asyncio.Task[None]) -> None:
+    def _over(self, native: NativeReply, task: asyncio.Task[None]) -> None:
         """A call that its handler did not answer ends now, even if the reply is still referred to."""
         del self._calls[native.number]
+        # Neither answered, nor given up by its client, nor ended by this server.
+        if not (native.has_ended or native.is_cancelled or self._descriptor < 0):
+            _log_unanswered(task)
         native.fail(Fault.ABANDONED, "the handler gave no answer")
 
     def _tell(self, numbers: list[int]) -> None:
@@ -217,6 +221,19 @@ class Server(AsyncScope):
                 task.cancel()
         if tasks:
             await asyncio.wait(tasks)
+
+
+def _log_unanswered(task: asyncio.Task[None]) -> None:
+    """Tells the logger `thalweg.service` of a handler whose mistake no error says: the client alone would see that there is no answer."""
+    raised = None if task.cancelled() else task.exception()
+    if isinstance(raised, SystemExit | KeyboardInterrupt):
+        # The loop has raised it, too.
+        return
+    if task.cancelled():
+        why = "was cancelled, and not by its client: what it awaited was, or it cancelled itself"
+    else:
+        why = "returned without one" if raised is None else f"raised {type(raised).__name__}, which is no Exception"
+    logging.getLogger("thalweg.service").error("a call has no answer: its handler %s", why, exc_info=raised)
 
 
 class _Reply:
