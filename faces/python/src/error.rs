@@ -75,8 +75,8 @@ fn damaged_as(damage: &Damage, log: Option<&str>, message: &str) -> PyErr {
     detailed("DAMAGED", message, |fields| {
         fields.set_item("log", log)?;
         fields.set_item("file", &damage.file)?;
-        fields.set_item("position", damage.from)?;
-        fields.set_item("resync", damage.resumes)
+        fields.set_item("begin", damage.from)?;
+        fields.set_item("resumes", damage.resumes)
     })
 }
 

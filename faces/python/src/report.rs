@@ -16,8 +16,8 @@ pub(crate) struct Stats {
     settled_bytes: u64,
     /// Bytes of this process's address space that segments are mapped at.
     mapped_bytes: u64,
-    /// Position behind the last entry written.
-    written: u64,
+    /// Position behind the last batch written.
+    staged_end: u64,
     /// Position behind the last entry known to last.
     durable: u64,
     /// Bytes of memory that the time indexes of segments may take.
@@ -42,6 +42,8 @@ pub(crate) struct Stats {
     failures: u64,
     /// Transactions under way, counted once per log.
     transactions: u64,
+    /// Whether a write or a sync failed: the store takes no writes until it is opened again.
+    failed: bool,
 }
 
 impl From<thalweg_log::Stats> for Stats {
@@ -49,14 +51,14 @@ impl From<thalweg_log::Stats> for Stats {
         let thalweg_log::Stats { logs, segments, segment_bytes, staged_end, durable, .. } = stats;
         let thalweg_log::Stats { entries, rotations, purged_bytes, failures, transactions, .. } = stats;
         let thalweg_log::Stats { live_bytes, freed_bytes, index_bytes, batches, batch_bytes, .. } = stats;
-        let thalweg_log::Stats { settled_bytes, mapped_bytes, purges, .. } = stats;
+        let thalweg_log::Stats { settled_bytes, mapped_bytes, purges, failed, .. } = stats;
         Stats {
             logs,
             segments,
             segment_bytes,
             settled_bytes,
             mapped_bytes,
-            written: staged_end,
+            staged_end,
             durable,
             index_bytes,
             batches,
@@ -69,6 +71,7 @@ impl From<thalweg_log::Stats> for Stats {
             freed_bytes,
             failures,
             transactions,
+            failed,
         }
     }
 }
@@ -80,9 +83,9 @@ pub(crate) struct Damage {
     /// File name within the store's directory.
     file: String,
     /// First damaged position.
-    position: u64,
-    /// Position where what stands goes on; `None` when nothing does.
-    resync: Option<u64>,
+    begin: u64,
+    /// Position where reading resumes behind it; `None` when nothing behind it stands.
+    resumes: Option<u64>,
     /// Numbers of the logs the span is known to touch; `None` when that is not known.
     logs: Option<Vec<u64>>,
     /// The same in words.
@@ -93,8 +96,8 @@ impl From<&thalweg_log::Damage> for Damage {
     fn from(damage: &thalweg_log::Damage) -> Damage {
         Damage {
             file: damage.file.clone(),
-            position: damage.from,
-            resync: damage.resumes,
+            begin: damage.from,
+            resumes: damage.resumes,
             logs: damage.logs.known().map(<[_]>::to_vec),
             message: damage.to_string(),
         }

@@ -141,7 +141,7 @@ class Sync(StoreCase):
         for number in range(5):
             self.log.append(b"%d" % number)
             stats = self.store.stats()
-            self.assertGreaterEqual(stats.durable, stats.written)
+            self.assertGreaterEqual(stats.durable, stats.staged_end)
             self.assertEqual(len(list(self.log.query())), number + 1)
         self.log.append_many([b"x"] * 3)
         self.assertEqual(len(list(self.log.query())), 8)
@@ -231,10 +231,10 @@ class Transaction(StoreCase):
                 transaction.append(other.log("log"), b"a")
 
     def test_an_empty_one_writes_nothing(self):
-        written = self.store.stats().written
+        written = self.store.stats().staged_end
         with self.store.transaction():
             pass
-        self.assertEqual(self.store.stats().written, written)
+        self.assertEqual(self.store.stats().staged_end, written)
 
 
 class Memory(unittest.TestCase):

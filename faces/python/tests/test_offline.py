@@ -19,7 +19,7 @@ class Backups(StoreCase):
     def test_a_backup_is_put_back_and_neither_is_changed_by_what_becomes_of_the_other(self):
         entries = self.fill(2000)
         taken = self.store.backup(self.at("backup"))
-        self.assertEqual((taken.end, taken.attempts, taken.copied), (self.store.stats().written, 1, 1))
+        self.assertEqual((taken.end, taken.attempts, taken.copied), (self.store.stats().staged_end, 1, 1))
         self.assertGreater(taken.linked, 1)
         self.assertIn("copied_bytes", repr(taken))
         self.fill(500, 2000)
@@ -57,7 +57,7 @@ class Backups(StoreCase):
             stopped.set()
             writer.join()
         with thalweg.open(self.path, read_only=True) as reader:
-            self.assertEqual(reader.backup(self.at("attached")).end, self.store.stats().written)
+            self.assertEqual(reader.backup(self.at("attached")).end, self.store.stats().staged_end)
 
     def test_nothing_is_written_over_and_nothing_damaged_is_put_back(self):
         self.fill(1500)
@@ -89,7 +89,7 @@ class Backups(StoreCase):
             thalweg.restore(self.at("backup"), self.at("empty"))
         error = raised.exception
         self.assertEqual((error.file, error.log), (segment.name, None))
-        self.assertLessEqual(error.position & 0xFFFFFFFF, 1000)
+        self.assertLessEqual(error.begin & 0xFFFFFFFF, 1000)
         self.assertFalse(self.at("empty").exists(), "what was made for a copy that failed is left behind")
         self.store.close()
         with self.assertRaises(thalweg.Closed):
@@ -137,7 +137,7 @@ class Parsed(StoreCase):
         pieces = list(thalweg.parse(self.path))
         damage = [piece for piece in pieces if isinstance(piece, thalweg.Damage)]
         self.assertEqual([span.file for span in damage], [segments[0].name])
-        self.assertGreater(damage[0].resync, damage[0].position)
+        self.assertGreater(damage[0].resumes, damage[0].begin)
         shown = [piece.time for piece in pieces if isinstance(piece, thalweg.FramePiece) and piece.kind == "data"]
         self.assertEqual(shown, [time for time, _ in entries if time != 200])
 

@@ -38,7 +38,7 @@ class Table(unittest.TestCase):
 
     def test_every_one_goes_to_another_process_and_back(self):
         made = {
-            thalweg.Damaged: lambda: thalweg.Damaged("here", log=None, file="1.seg", position=4, resync=None),
+            thalweg.Damaged: lambda: thalweg.Damaged("here", log=None, file="1.seg", begin=4, resumes=None),
             RemoteError: lambda: RemoteError(-32000, "refused", {"fault": "refused", "more": [1]}),
             DecodeError: lambda: DecodeError("EchoFields.count", "no integer", 7),
         }
@@ -274,11 +274,11 @@ class Damaged(StoreCase):
                 seen.append((entry.time, bytes(entry)))
         error = raised.exception
         self.assertEqual((error.code, error.log, error.file), ("DAMAGED", "log", segment.name))
-        self.assertLessEqual(error.position & 0xFFFFFFFF, at)
+        self.assertLessEqual(error.begin & 0xFFFFFFFF, at)
         # It goes to another process and back.
         for same in (pickle.loads(pickle.dumps(error)), copy.copy(error)):
             self.assertEqual((type(same), str(same), vars(same)), (thalweg.Damaged, str(error), vars(error)))
-        self.assertGreater(error.resync & 0xFFFFFFFF, at)
+        self.assertGreater(error.resumes & 0xFFFFFFFF, at)
         self.assertEqual(seen, entries[: len(seen)])
         self.assertLessEqual(len(seen), 20)
         self.assertEqual(list(entries_back), [], "it has ended")
@@ -299,8 +299,9 @@ class Damaged(StoreCase):
         self.fill(100)
         report = self.store.verify()
         self.assertEqual((report.damage, report.torn_bytes, self.store.damage()), ([], 0, []))
-        self.assertEqual((report.checkpoints, report.end), (0, self.store.stats().written))
+        self.assertEqual((report.checkpoints, report.end), (0, self.store.stats().staged_end))
         self.assertGreaterEqual(report.batches, 100)
         self.assertIn("batches", repr(report))
         stats = self.store.stats()
         self.assertEqual((stats.logs, stats.segments >= 1, stats == self.store.stats()), (1, True, True))
+        self.assertIs(stats.failed, False)

@@ -82,6 +82,6 @@ def main() -> None:
             assert_type(store.verify().checkpoints, int)
         thalweg.open("data", durability="sometimes")  # type: ignore[arg-type]
     except thalweg.Damaged as damaged:
-        assert_type(damaged.resync, int | None)
+        assert_type(damaged.resumes, int | None)
     except thalweg.Error as error:
         assert_type(error.code, str)

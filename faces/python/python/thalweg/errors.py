@@ -146,20 +146,20 @@ class Damaged(Error):
     """Name of the log that was read or appended to."""
     file: str
     """File within the store's directory."""
-    position: int
-    """Where the damage begins: the segment's number in the high 32 bits, the byte in the low ones."""
-    resync: int | None
-    """Where one may go on, by `resume()`; `None` when nothing behind it stands."""
+    begin: int
+    """Position of the first damaged byte: the segment's number in the high 32 bits, the byte in the low ones."""
+    resumes: int | None
+    """Position where reading goes on, by `resume()`; `None` when nothing behind it stands."""
 
-    def __init__(self, message: str, *, log: str | None, file: str, position: int, resync: int | None) -> None:
+    def __init__(self, message: str, *, log: str | None, file: str, begin: int, resumes: int | None) -> None:
         super().__init__(message)
         self.log = log
         self.file = file
-        self.position = position
-        self.resync = resync
+        self.begin = begin
+        self.resumes = resumes
 
     def __reduce__(self) -> tuple[Any, ...]:
-        made = partial(type(self), log=self.log, file=self.file, position=self.position, resync=self.resync)
+        made = partial(type(self), log=self.log, file=self.file, begin=self.begin, resumes=self.resumes)
         return made, self.args, self.__dict__
 
 
