@@ -485,6 +485,13 @@ class Serving(Place, unittest.IsolatedAsyncioTestCase):
                 await transport.call(FIELDS_FRAME)
             self.assertEqual(abandoned.exception.retry, "unknown")
 
+    async def test_one_that_was_never_started_is_not_waited_for(self):
+        server = self.serve()
+        with self.assertRaisesRegex(RuntimeError, "never started"):
+            await server.wait()
+        server.stop()
+        await server.close()
+
     async def test_a_handler_that_ends_without_an_answer_leaves_a_trace(self):
         async def silent(_frame, _reply):
             pass

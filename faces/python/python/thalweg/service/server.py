@@ -65,12 +65,14 @@ class Server(AsyncScope):
         self._ending: asyncio.Task[None] | None = None
         """Closes it behind the answers of these handlers."""
         self._descriptor = -1
+        self._stopped: asyncio.Future[None] | None = None
+        """Done once it was stopped, and everything that was begun is answered."""
         self._owes_finish = False
 
     def start(self) -> None:
         """Serves from here on, in the event loop that runs."""
         self._loop = asyncio.get_running_loop()
-        self._stopped: asyncio.Future[None] = self._loop.create_future()
+        self._stopped = self._loop.create_future()
         self._descriptor = self._listener.fileno()
         self._loop.add_reader(self._descriptor, self._turn)
         self._turn()
@@ -84,7 +86,9 @@ class Server(AsyncScope):
             self._loop.call_later(self._grace, self._late)
 
     async def wait(self) -> None:
-        """Waits until it was stopped and everything that was begun is answered."""
+        """Waits until it was stopped and everything that was begun is answered. Raises `RuntimeError` where it was never started."""
+        if self._stopped is None:
+            raise RuntimeError("this server was never started: use `async with`, `start` or `run`")
         await asyncio.shield(self._stopped)
 
     async def close(self) -> None:
@@ -168,7 +172,7 @@ class Server(AsyncScope):
             self._loop.call_soon(self._finish)
         if self._owing:
             self._release_owing()
-        if self._listener.is_stopped and not self._stopped.done():
+        if self._listener.is_stopped and self._stopped is not None and not self._stopped.done():
             self._stopped.set_result(None)
 
     def _owes_answer(self, handler: asyncio.Task[object]) -> bool:
