@@ -164,6 +164,34 @@ class Traced(LoopCase):
                 self.run_for()
             del self.problems[:]
 
+    def test_a_transport_refuses_in_asyncios_words(self) -> None:
+        async def words() -> list[str]:
+            ours, theirs = socket.socketpair()
+            with ours, theirs:
+                transport, _ = await asyncio.get_running_loop().create_connection(asyncio.Protocol, sock=ours)
+                said = []
+                for refused in (
+                    lambda: transport.write("text"),  # type: ignore[arg-type]
+                    lambda: transport.write(None),  # type: ignore[arg-type]
+                    lambda: transport.set_write_buffer_limits(high=-1),
+                    lambda: transport.set_write_buffer_limits(high=3, low=5),
+                    lambda: transport.set_write_buffer_limits(low=-1),
+                ):
+                    with self.assertRaises((TypeError, ValueError)) as raised:
+                        refused()
+                    said.append(repr(raised.exception))
+                transport.write_eof()
+                with self.assertRaisesRegex(RuntimeError, r"^Cannot call write\(\) after write_eof\(\)$"):
+                    transport.write(b"")
+                with self.assertRaisesRegex(RuntimeError, r"^Cannot call write(lines)?\(\) after write_eof\(\)$"):
+                    transport.writelines([])
+                transport.abort()
+                return said
+
+        with asyncio.Runner() as runner:
+            expected = runner.run(words())
+        self.assertEqual(self.loop.run_until_complete(words()), expected)
+
     def test_a_reader_that_fails(self) -> None:
         def begin(ours: socket.socket) -> None:
             self.loop.add_reader(ours, lambda: (self.loop.remove_reader(ours), fail()))

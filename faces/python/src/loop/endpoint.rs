@@ -313,7 +313,7 @@ pub(crate) fn immutable<'py>(data: &Bound<'py, PyAny>) -> PyResult<Bound<'py, Py
         return Ok(class.call1((data,))?.cast_into()?);
     }
     let name = data.get_type().name()?;
-    Err(PyTypeError::new_err(format!("data argument must be a bytes-like object, not {:?}", name.to_cow()?)))
+    Err(PyTypeError::new_err(format!("data argument must be a bytes-like object, not '{}'", name.to_cow()?)))
 }
 
 /// Whether a call of Python's own on a socket only says that it would have to wait.

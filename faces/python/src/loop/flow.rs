@@ -51,7 +51,7 @@ impl Flow {
     /// Unless high >= low >= 0.
     pub(crate) fn set_limits(&self, py: Python<'_>, high: Option<isize>, low: Option<isize>) -> PyResult<()> {
         let high = high.unwrap_or_else(|| low.map_or(HIGH_BYTES as isize, |low| low.saturating_mul(4)));
-        let low = low.unwrap_or(high / 4);
+        let low = low.unwrap_or(high.div_euclid(4));
         match (usize::try_from(low), usize::try_from(high)) {
             (Ok(low), Ok(high)) if low <= high => {
                 self.low_bytes.set(py, low);

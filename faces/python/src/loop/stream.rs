@@ -223,6 +223,24 @@ impl StreamTransport {
         Self::_fatal_error(slf, raised.into_value(slf.py()).into_bound(slf.py()).into_any(), message)
     }
 
+    /// What `write` and `writelines` begin with: refuses where writing has ended, or a file is being sent.
+    fn ensure_may_write(&self, py: Python<'_>, method: &str) -> PyResult<()> {
+        if self.life.get(py).ended {
+            return Err(PyRuntimeError::new_err(format!("Cannot call {method}() after write_eof()")));
+        }
+        if self.drained.is_some(py) {
+            return Err(PyRuntimeError::new_err(format!("unable to {method}; sendfile is in progress")));
+        }
+        Ok(())
+    }
+
+    fn write_bytes(slf: &Bound<'_, Self>, bytes: &Bound<'_, PyBytes>) -> PyResult<()> {
+        if bytes.as_bytes().is_empty() || slf.get().refuses_writes(slf.py())? {
+            return Ok(());
+        }
+        slf.get().send(slf, bytes)
+    }
+
     /// Sends what it can at once, or at the end of the turn, and queues the rest.
     fn send(&self, slf: &Bound<'_, Self>, data: &Bound<'_, PyBytes>) -> PyResult<()> {
         let py = slf.py();
@@ -413,28 +431,16 @@ impl StreamTransport {
 
     /// Sends bytes, or queues what the peer does not take yet.
     fn write(slf: &Bound<'_, Self>, data: &Bound<'_, PyAny>) -> PyResult<()> {
-        let (py, this) = (slf.py(), slf.get());
         let bytes = immutable(data)?;
-        let life = this.life.get(py);
-        if life.ended {
-            return Err(PyRuntimeError::new_err("Cannot call write() after write_eof()"));
-        }
-        if this.drained.share(py).is_some() {
-            return Err(PyRuntimeError::new_err("unable to write; sendfile is in progress"));
-        }
-        if bytes.as_bytes().is_empty() {
-            return Ok(());
-        }
-        if this.refuses_writes(py)? {
-            return Ok(());
-        }
-        this.send(slf, &bytes)
+        slf.get().ensure_may_write(slf.py(), "write")?;
+        Self::write_bytes(slf, &bytes)
     }
 
     /// Sends several pieces as one.
     fn writelines(slf: &Bound<'_, Self>, list_of_data: &Bound<'_, PyAny>) -> PyResult<()> {
+        slf.get().ensure_may_write(slf.py(), "writelines")?;
         let joined = PyBytes::new(slf.py(), b"").call_method1(intern!(slf.py(), "join"), (list_of_data,))?;
-        Self::write(slf, &joined)
+        Self::write_bytes(slf, joined.cast()?)
     }
 
     /// Says, once everything is sent, that nothing more will come.
