@@ -194,6 +194,15 @@ class Asgi(unittest.TestCase):
                 status, _, whole = thalweg.run(asgi.run(says(*types), scope("/")))
                 self.assertEqual((ended, (status, whole)), ([refused], answer))
 
+    def test_one_that_returns_without_an_answer_is_named_in_the_log(self) -> None:
+        async def silent(_scope: Any, _receive: Any, _send: Any) -> None:
+            pass
+
+        with self.assertLogs("thalweg.asgi", "ERROR") as logs:
+            self.assertEqual(thalweg.run(asgi.run(silent, scope("/"))), (500, [], b""))
+        self.assertIn("returned without an answer", logs.output[0])
+        self.assertIn("silent", logs.output[0])
+
     def test_what_it_raises_behind_its_answer_is_logged(self) -> None:
         async def main() -> None:
             with self.assertLogs("thalweg.asgi", "ERROR") as logs:

@@ -232,6 +232,7 @@ async def _answer(app: Application, scope: Message, body: bytes | str | erlang.P
             await task
             if is_begun:
                 raise RuntimeError("the application returned before the last part of its answer")
+            logging.getLogger("thalweg.asgi").error("an application returned without an answer: %r", app)
         else:
             # What an application does behind its answer it may do, and what it raises there is no part of that.
             _background.add(task)
