@@ -36,6 +36,18 @@ fn answers(py: Python<'_>, answers: &Answers) -> PyResult<Py<PyAny>> {
     Ok(list.into_any().unbind())
 }
 
+impl Caller {
+    /// Does something that may wait, while other threads run.
+    fn detached<R: Send>(
+        &self,
+        py: Python<'_>,
+        task: impl FnOnce(&mut Client) -> Result<R, Error> + Send,
+    ) -> PyResult<R> {
+        let done = self.0.detached(py, task);
+        done.unwrap_or_else(|| Err(Error::new(Fault::Closed, "it was closed here"))).raise(py)
+    }
+}
+
 #[pymethods]
 impl Caller {
     /// Of the service at a URL. Connects with the first call.
@@ -89,8 +101,10 @@ impl Caller {
     ) -> PyResult<u64> {
         let deadline = deadline.map(|deadline| seconds(py, "deadline", deadline)).transpose()?;
         let calls: Vec<(&str, &str)> = calls.iter().map(|(method, params)| (&**method, &**params)).collect();
+        self.0.check(py)?;
+        // A name may have to be looked up.
+        let target = url.map(|url| self.detached(py, |client| client.target(url))).transpose()?;
         self.0.with(py, |client| {
-            let target = url.map(|url| client.target(url)).transpose().raise(py)?;
             let ask = Ask {
                 calls: &calls,
                 call: None,
@@ -132,9 +146,7 @@ impl Caller {
     fn wait(&self, py: Python<'_>, call: u64) -> PyResult<Py<PyAny>> {
         let call = CallId::from_number(call);
         loop {
-            let heard = self.0.detached(py, |client| client.listen(call));
-            let heard = heard.unwrap_or_else(|| Err(Error::new(Fault::Closed, "it was closed here")));
-            if let Some(found) = heard.raise(py)? {
+            if let Some(found) = self.detached(py, |client| client.listen(call))? {
                 return answers(py, &found);
             }
             if let Err(error) = py.check_signals() {

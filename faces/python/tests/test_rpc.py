@@ -5,6 +5,9 @@ import math
 import os
 import re
 import socket
+import subprocess
+import sys
+import tempfile
 import threading
 import unittest
 import weakref
@@ -23,6 +26,25 @@ from thalweg.service import SyncClient as ServiceClient
 from thalweg.state import Session, SyncSession
 
 NOTE = {"name": "notes", "contentType": "text/plain", "closed": False}
+
+LOOKS_UP = """
+import os, sys, threading
+from thalweg.rpc import SyncClient
+from thalweg.service import ServiceError
+
+def read_from():
+    with open(sys.argv[1], "w"):
+        os.write(1, b"another thread runs\\n")
+        os._exit(0)
+
+threading.Thread(target=read_from, daemon=True).start()
+with SyncClient("http://127.0.0.1:1/rpc/log") as client:
+    try:
+        client.call("Head", url="http://somewhere:1/rpc/state")
+    except ServiceError:
+        os.write(1, b"not asked\\n")
+        os._exit(0)
+"""
 
 
 def right(number: str) -> str:
@@ -130,6 +152,18 @@ class Faulty(unittest.TestCase):
         for wrong in (-1.0, math.inf, math.nan):
             with self.subTest(wrong), self.assertRaisesRegex(BadArgument, "give seconds, 0 or more and finite"):
                 SyncClient("http://127.0.0.1:1/", deadline=wrong)
+
+    def test_other_threads_run_while_the_host_of_another_service_is_looked_up(self) -> None:
+        with tempfile.TemporaryDirectory() as directory:
+            # The resolver opens this file first, and waits for what is to be read of it.
+            aliases = os.path.join(directory, "aliases")
+            os.mkfifo(aliases)
+            told = {"HOSTALIASES": aliases, "RES_OPTIONS": "timeout:1 attempts:1"}
+            looks_up = [sys.executable, "-c", LOOKS_UP, aliases]
+            said = subprocess.run(looks_up, env={**os.environ, **told}, stdout=subprocess.PIPE, text=True, timeout=60)
+        if said.stdout == "not asked\n":
+            self.skipTest("this system's resolver knows no aliases")
+        self.assertEqual(said.stdout, "another thread runs\n")
 
     def test_an_answer_with_another_id_is_not_taken_and_its_connection_closed(self) -> None:
         ids = ["99", "null", '"{}"', "{}.0", "{}"]
