@@ -13,7 +13,7 @@ use super::handle::TimerHandle;
 use super::io::{Posted, Side, Target};
 use super::turn::{Ready, report_raised};
 use super::{os_error, truth};
-use crate::bell::Bell;
+use crate::storage::Bell;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::intern;

@@ -1,6 +1,6 @@
 //! One column of a batch: an array for callers that use the buffer protocol.
 
-use crate::scan::Batch;
+use super::scan::Batch;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use std::ffi::CStr;

@@ -1,13 +1,13 @@
 //! A place in a log that moves forward: polled, waited for, or watched by an event loop.
 
-use crate::bell::Bell;
-use crate::entry::Entry;
-use crate::following::{self, Followed};
-use crate::log::Log;
-use crate::query::Words;
-use crate::search;
-use crate::shared::{Seat, Shared};
-use crate::walk::{Entrywise, Walk};
+use super::bell::Bell;
+use super::entry::Entry;
+use super::following::{self, Followed};
+use super::log::Log;
+use super::query::Words;
+use super::search;
+use super::shared::{Seat, Shared};
+use super::walk::{Entrywise, Walk};
 use pyo3::prelude::*;
 use std::sync::Arc;
 use thalweg_log::Ended;

@@ -4,12 +4,12 @@
 //! slices of one map. The memory of batches that are gone is used for the next ones, so that none is fresh
 //! from the system.
 
-use crate::column::{Column, Which};
+use super::column::{Column, Which};
+use super::log::Log;
+use super::pin::Pin;
+use super::shared::{Seat, Sits};
+use super::walk::Walk;
 use crate::error;
-use crate::log::Log;
-use crate::pin::Pin;
-use crate::shared::{Seat, Sits};
-use crate::walk::Walk;
 use parking_lot::Mutex;
 use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::ffi;

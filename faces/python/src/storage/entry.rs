@@ -3,8 +3,8 @@
 //! The time is kept as an object, which Python loads without a call; so it is made for each entry, read or
 //! not, unless it is that of the one before.
 
-use crate::pin::{Lent, Pin};
-use crate::walk::Step;
+use super::pin::{Lent, Pin};
+use super::walk::Step;
 use pyo3::exceptions::PyIndexError;
 use pyo3::ffi;
 use pyo3::prelude::*;

@@ -5,7 +5,7 @@
 //! first. That takes 100 µs for each MiB of short entries, and as long as the disk needs for what is not in
 //! memory, so it is done without the lock.
 
-use crate::shared::Shared;
+use super::shared::Shared;
 use pyo3::prelude::*;
 use std::sync::Arc;
 use thalweg_log::Query;

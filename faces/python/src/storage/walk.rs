@@ -1,10 +1,10 @@
 //! The loop under iterators, cursors and scans: the next entry, and what keeps it mapped.
 
-use crate::entry::{Entry, Spares};
+use super::entry::{Entry, Spares};
+use super::pin::Pin;
+use super::search;
+use super::shared::{Seat, Sits};
 use crate::error;
-use crate::pin::Pin;
-use crate::search;
-use crate::shared::{Seat, Sits};
 use pyo3::prelude::*;
 use std::sync::Arc;
 use thalweg_log::{Columns, Cursor, Gathered, Position, Query, ReadError, Time};

@@ -4,12 +4,12 @@
 //! Owns the one way to sleep without the interpreter's lock: signals are handled, other threads run, and
 //! closing the store ends it. Never knows what is followed.
 
-use crate::bell::Bell;
-use crate::cursor;
+use super::bell::Bell;
+use super::cursor;
+use super::new_logs;
+use super::shared::{Seat, Shared};
 use crate::error;
 use crate::hearing;
-use crate::new_logs;
-use crate::shared::{Seat, Shared};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use std::io;

@@ -1,14 +1,14 @@
 //! A log: appending to it, and the ways to read it.
 
-use crate::cursor::Cursor;
-use crate::entries::Entries;
+use super::cursor::Cursor;
+use super::entries::Entries;
+use super::query::Words;
+use super::scan::{Memory, Scan};
+use super::search;
+use super::shared::{Seat, Shared};
+use super::walk::{Entrywise, Walk};
 use crate::error;
 use crate::payload::Payload;
-use crate::query::Words;
-use crate::scan::{Memory, Scan};
-use crate::search;
-use crate::shared::{Seat, Shared};
-use crate::walk::{Entrywise, Walk};
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 use std::cell::Cell;

@@ -1,9 +1,9 @@
 //! What is done to the files of a store that need not be open: verifying, backing up, restoring, taking
 //! apart.
 
-use crate::arguments::Place;
+use super::arguments::Place;
+use super::report::{Damage, Report};
 use crate::error;
-use crate::report::{Damage, Report};
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;

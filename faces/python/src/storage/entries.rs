@@ -1,9 +1,9 @@
 //! Entry by entry: the native iterator of a query.
 
-use crate::entry::Entry;
-use crate::log::Log;
-use crate::shared::Seat;
-use crate::walk::Entrywise;
+use super::entry::Entry;
+use super::log::Log;
+use super::shared::Seat;
+use super::walk::Entrywise;
 use pyo3::prelude::*;
 use std::sync::Arc;
 

@@ -1,9 +1,9 @@
 //! Entries that are written together.
 
+use super::log::Log;
+use super::shared::{Seat, Shared, Sits};
 use crate::error;
-use crate::log::Log;
 use crate::payload::Payload;
-use crate::shared::{Seat, Shared, Sits};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyAny;

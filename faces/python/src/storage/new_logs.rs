@@ -1,9 +1,9 @@
 //! Which logs are new: polled, waited for, or watched by an event loop.
 
-use crate::bell::Bell;
+use super::bell::Bell;
+use super::following::{self, Followed};
+use super::shared::{Seat, Shared, Sits};
 use crate::error;
-use crate::following::{self, Followed};
-use crate::shared::{Seat, Shared, Sits};
 use pyo3::prelude::*;
 use std::sync::Arc;
 use thalweg_log::{Log, ReadError};

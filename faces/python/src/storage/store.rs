@@ -1,13 +1,13 @@
 //! Stores: opening, the logs in them, housekeeping, and the end.
 
-use crate::arguments::{Place, Word};
+use super::arguments::{Place, Word};
+use super::log::Log;
+use super::new_logs::NewLogs;
+use super::offline::Backup;
+use super::report::{Damage, Purged, Recovery, Report, Stats};
+use super::shared::Shared;
+use super::transaction::{Pending, Transaction};
 use crate::error;
-use crate::log::Log;
-use crate::new_logs::NewLogs;
-use crate::offline::Backup;
-use crate::report::{Damage, Purged, Recovery, Report, Stats};
-use crate::shared::Shared;
-use crate::transaction::{Pending, Transaction};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use std::sync::Arc;

@@ -4,9 +4,9 @@
 //! committer ever waits for Python. In a loop of ours it posts to the loop's mailbox, with room reserved when
 //! the bell was armed, so that a ring is never refused; for any other loop a descriptor becomes readable.
 
+use super::following;
+use super::shared::Shared;
 use crate::error::{self, io};
-use crate::following;
-use crate::shared::Shared;
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 use std::os::fd::{AsFd, AsRawFd};
