@@ -2,7 +2,7 @@
 //!
 //! The last one in each direction is kept: an endpoint with one peer makes its address once.
 
-use super::held::Held;
+use super::gil_cells::GilRefCell;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString, PyTuple};
@@ -14,8 +14,8 @@ use thalweg_sys::datagram::Sender;
 /// What was translated last.
 #[derive(Default)]
 pub(crate) struct Addresses {
-    from: Held<Option<(SocketAddr, Py<PyAny>)>>,
-    to: Held<Option<(Py<PyAny>, SocketAddr)>>,
+    from: GilRefCell<Option<(SocketAddr, Py<PyAny>)>>,
+    to: GilRefCell<Option<(Py<PyAny>, SocketAddr)>>,
 }
 
 impl Addresses {

@@ -4,14 +4,14 @@
 //! kept here, because every turn asks for them: whether the loop is to stop, and whether it is in debug mode.
 
 use super::accepting::Acceptor;
+use super::gil_cells::{GilCell, GilRefCell};
 use super::handle::{Handle, TimerHandle};
-use super::held::{Held, Kept};
-use super::io::{Io, Posted, Side, Target};
-use super::mailbox::Told;
+use super::io::{Io, PostedEvent, Side, Target};
+use super::mailbox::Registration;
 use super::spare::Spare;
 use super::timers::{Timers, due_ns, seconds};
 use super::turn::{self, Ready, not_ours};
-use super::volley::Together;
+use super::volley::WriteBatch;
 use super::{os_error, truth};
 use crate::error;
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
@@ -31,25 +31,25 @@ const QUEUED_MAX: usize = 1 << 20;
 /// What a loop is made of.
 #[pyclass(module = "thalweg._native", frozen, subclass)]
 pub(crate) struct Loop {
-    pub(crate) ready: Held<VecDeque<Ready>>,
+    pub(crate) ready: GilRefCell<VecDeque<Ready>>,
     pub(crate) spare: Spare,
-    pub(crate) timers: Held<Timers>,
-    pub(crate) io: Held<Io>,
-    pub(crate) stopping: Kept<bool>,
-    pub(crate) debug: Kept<bool>,
-    closed: Kept<bool>,
+    pub(crate) timers: GilRefCell<Timers>,
+    pub(crate) io: GilRefCell<Io>,
+    pub(crate) stopping: GilCell<bool>,
+    pub(crate) debug: GilCell<bool>,
+    closed: GilCell<bool>,
     /// What every connection reads into.
-    pub(crate) scratch: Held<Vec<u8>>,
+    pub(crate) scratch: GilRefCell<Vec<u8>>,
     /// Whether the loop sleeps, or is about to: then a call from another thread wakes it, once.
-    pub(crate) waiting: Kept<bool>,
-    waker: thalweg_reactor::Handle<Posted>,
+    pub(crate) waiting: GilCell<bool>,
+    waker: thalweg_reactor::Handle<PostedEvent>,
     /// The receivers of events by number.
-    pub(crate) callbacks: Held<Callbacks<Told>>,
+    pub(crate) callbacks: GilRefCell<Callbacks<Registration>>,
     /// How many may wait in `ready` for one more to be posted.
-    pub(crate) capacity: Kept<usize>,
-    pub(crate) refused: Kept<u64>,
+    pub(crate) capacity: GilCell<usize>,
+    pub(crate) refused: GilCell<u64>,
     /// What connections write in a turn in which many of them are ready.
-    pub(crate) together: Together,
+    pub(crate) write_batch: WriteBatch,
 }
 
 impl Loop {
@@ -94,7 +94,7 @@ impl Loop {
     }
 
     /// What posts to the loop from any thread, without Python.
-    pub(crate) fn waker(&self) -> thalweg_reactor::Handle<Posted> {
+    pub(crate) fn waker(&self) -> thalweg_reactor::Handle<PostedEvent> {
         self.waker.clone()
     }
 
@@ -275,20 +275,20 @@ impl Loop {
     ) -> PyResult<Self> {
         let (io, waker) = Io::new()?;
         Ok(Self {
-            ready: Held::new(VecDeque::new()),
+            ready: GilRefCell::new(VecDeque::new()),
             spare: Spare::new(py)?,
-            timers: Held::new(Timers::default()),
-            io: Held::new(io),
-            stopping: Kept::new(false),
-            debug: Kept::new(false),
-            closed: Kept::new(false),
-            scratch: Held::new(Vec::new()),
-            waiting: Kept::new(false),
+            timers: GilRefCell::new(Timers::default()),
+            io: GilRefCell::new(io),
+            stopping: GilCell::new(false),
+            debug: GilCell::new(false),
+            closed: GilCell::new(false),
+            scratch: GilRefCell::new(Vec::new()),
+            waiting: GilCell::new(false),
             waker,
-            callbacks: Held::new(Callbacks::default()),
-            capacity: Kept::new(QUEUED_MAX),
-            refused: Kept::new(0),
-            together: Together::default(),
+            callbacks: GilRefCell::new(Callbacks::default()),
+            capacity: GilCell::new(QUEUED_MAX),
+            refused: GilCell::new(0),
+            write_batch: WriteBatch::default(),
         })
     }
 
@@ -422,7 +422,7 @@ impl Loop {
         timers.iter().for_each(|timer| TimerHandle::let_go(timer.bind(py)));
         targets.iter().for_each(|target| target.let_go(py));
         drop((ready, timers, targets, callbacks));
-        self.together.close(py)?;
+        self.write_batch.close(py)?;
         self.spare.clear(py)
     }
 
@@ -430,7 +430,7 @@ impl Loop {
         self.ready.traverse(|ready| ready.iter().try_for_each(|ready| ready.traverse(&visit)))?;
         self.timers.traverse(|timers| timers.traverse(&visit))?;
         self.io.traverse(|io| io.traverse(&visit))?;
-        self.together.traverse(&visit)
+        self.write_batch.traverse(&visit)
     }
 
     fn __clear__(&self, py: Python<'_>) -> PyResult<()> {
@@ -440,7 +440,7 @@ impl Loop {
     /// Writes that shared a system call with others'.
     #[getter]
     fn _sent_together(&self, py: Python<'_>) -> u64 {
-        self.together.sent.get(py)
+        self.write_batch.sent.get(py)
     }
 
     #[getter(_stopping)]

@@ -12,7 +12,7 @@ use super::address::Addresses;
 use super::core::Loop;
 use super::endpoint::{Endpoint, immutable, would_block};
 use super::foreign::call_two;
-use super::held::{Held, Kept};
+use super::gil_cells::{GilCell, GilRefCell};
 use super::io::{Side, Target};
 use super::os_error;
 use super::turn::ends_program;
@@ -31,13 +31,13 @@ const DATAGRAM_BYTES_MAX: usize = 256 * 1024;
 const TURN_DATAGRAMS: usize = 64;
 /// What a datagram that waits counts beside its bytes: an empty one takes room too.
 const HEADER_BYTES: usize = 8;
-struct Waiting {
+struct QueuedDatagram {
     data: Py<PyBytes>,
     to: Option<Py<PyAny>>,
 }
 
 /// What became of a datagram.
-enum Sent {
+enum SendOutcome {
     Taken,
     /// The socket takes nothing now.
     Later,
@@ -47,12 +47,12 @@ enum Sent {
 #[pyclass(module = "thalweg._native", frozen, subclass, weakref)]
 pub(crate) struct DatagramTransport {
     endpoint: Endpoint,
-    received: Kept<Option<Py<PyAny>>>,
+    received: GilCell<Option<Py<PyAny>>>,
     /// The only one it sends to, if it was made for one.
     peer: Option<Py<PyAny>>,
     connected: bool,
-    waiting: Held<VecDeque<Waiting>>,
-    waiting_bytes: Kept<usize>,
+    waiting: GilRefCell<VecDeque<QueuedDatagram>>,
+    waiting_bytes: GilCell<usize>,
     addresses: Addresses,
 }
 
@@ -123,7 +123,7 @@ impl DatagramTransport {
         let (py, this) = (slf.py(), slf.get());
         while let Some(next) = this.waiting.with(py, VecDeque::pop_front)? {
             let outcome = this.try_send(next.data.bind(py), next.to.as_ref().map(|to| to.bind(py)));
-            if let Ok(Sent::Later) = outcome {
+            if let Ok(SendOutcome::Later) = outcome {
                 this.waiting.with(py, |waiting| waiting.push_front(next))?;
                 break;
             }
@@ -143,7 +143,7 @@ impl DatagramTransport {
         Ok(())
     }
 
-    fn try_send(&self, data: &Bound<'_, PyBytes>, to: Option<&Bound<'_, PyAny>>) -> PyResult<Sent> {
+    fn try_send(&self, data: &Bound<'_, PyBytes>, to: Option<&Bound<'_, PyAny>>) -> PyResult<SendOutcome> {
         let py = data.py();
         let taken = if self.connected {
             socket::send(self.borrowed(), data.as_bytes()).map(|count| count.is_some())
@@ -156,19 +156,19 @@ impl DatagramTransport {
             }
         };
         match taken {
-            Ok(true) => Ok(Sent::Taken),
-            Ok(false) => Ok(Sent::Later),
+            Ok(true) => Ok(SendOutcome::Taken),
+            Ok(false) => Ok(SendOutcome::Later),
             Err(error) => Err(os_error(&error)),
         }
     }
 
     /// What is no address in numbers is Python's to understand.
-    fn send_by_name(&self, data: &Bound<'_, PyBytes>, to: &Bound<'_, PyAny>) -> PyResult<Sent> {
+    fn send_by_name(&self, data: &Bound<'_, PyBytes>, to: &Bound<'_, PyAny>) -> PyResult<SendOutcome> {
         let py = data.py();
-        let Some(socket) = self.socket.share(py) else { return Ok(Sent::Taken) };
+        let Some(socket) = self.socket.share(py) else { return Ok(SendOutcome::Taken) };
         match socket.bind(py).call_method1(intern!(py, "sendto"), (data, to)) {
-            Ok(_) => Ok(Sent::Taken),
-            Err(raised) if would_block(py, &raised) => Ok(Sent::Later),
+            Ok(_) => Ok(SendOutcome::Taken),
+            Err(raised) if would_block(py, &raised) => Ok(SendOutcome::Later),
             Err(raised) => Err(raised),
         }
     }
@@ -215,7 +215,7 @@ impl DatagramTransport {
         let (py, this) = (slf.py(), slf.get());
         let bytes = this.waiting_bytes.get(py) + data.as_bytes().len() + HEADER_BYTES;
         this.waiting_bytes.set(py, bytes);
-        let waiting = Waiting { data: data.unbind(), to: to.map(Bound::unbind) };
+        let waiting = QueuedDatagram { data: data.unbind(), to: to.map(Bound::unbind) };
         this.waiting.with(py, |queue| queue.push_back(waiting))?;
         this.maybe_pause(slf, bytes)
     }
@@ -234,11 +234,11 @@ impl DatagramTransport {
         let connected = extra.get_item("peername")?.is_some_and(|peer| !peer.is_none());
         Ok(Self {
             endpoint: Endpoint::new(owner, sock, extra)?,
-            received: Kept::new(None),
+            received: GilCell::new(None),
             peer: address.filter(|address| address.bind(owner.py()).is_truthy().unwrap_or(false)),
             connected,
-            waiting: Held::new(VecDeque::new()),
-            waiting_bytes: Kept::new(0),
+            waiting: GilRefCell::new(VecDeque::new()),
+            waiting_bytes: GilCell::new(0),
             addresses: Addresses::default(),
         })
     }
@@ -318,8 +318,8 @@ impl DatagramTransport {
         }
         if this.waiting.with(py, |waiting| waiting.is_empty())? {
             match this.try_send(&data, to.as_ref()) {
-                Ok(Sent::Taken) => return Ok(()),
-                Ok(Sent::Later) => Self::watch_writing(slf)?,
+                Ok(SendOutcome::Taken) => return Ok(()),
+                Ok(SendOutcome::Later) => Self::watch_writing(slf)?,
                 Err(raised) => return Self::refused(slf, raised),
             }
         }

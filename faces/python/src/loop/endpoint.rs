@@ -10,8 +10,8 @@
 use super::core::Loop;
 use super::flow::Flow;
 use super::foreign;
+use super::gil_cells::GilCell;
 use super::handle::Handle;
-use super::held::Kept;
 use super::io::Side;
 use super::turn::{ends_program, tell_handler};
 use pyo3::exceptions::{PyBlockingIOError, PyInterruptedError, PyRuntimeError, PyTypeError};
@@ -39,13 +39,13 @@ pub(crate) struct Life {
 
 /// The common half of transports. Where one asks for the transport, it is the object that Python knows.
 pub(crate) struct Endpoint {
-    pub(crate) owner: Kept<Option<Py<Loop>>>,
+    pub(crate) owner: GilCell<Option<Py<Loop>>>,
     pub(crate) descriptor: RawFd,
-    pub(crate) socket: Kept<Option<Py<PyAny>>>,
+    pub(crate) socket: GilCell<Option<Py<PyAny>>>,
     pub(crate) extra: Py<PyDict>,
     pub(crate) context: Py<PyAny>,
-    pub(crate) protocol: Kept<Option<Py<PyAny>>>,
-    pub(crate) life: Kept<Life>,
+    pub(crate) protocol: GilCell<Option<Py<PyAny>>>,
+    pub(crate) life: GilCell<Life>,
     pub(crate) flow: Flow,
 }
 
@@ -58,13 +58,13 @@ impl Endpoint {
         let descriptor = socket.call_method0(intern!(owner.py(), "fileno"))?.extract()?;
         owner.get().ensure_no_number(owner.py(), descriptor)?;
         Ok(Self {
-            owner: Kept::new(Some(owner.clone().unbind())),
+            owner: GilCell::new(Some(owner.clone().unbind())),
             descriptor,
-            socket: Kept::new(Some(socket.clone().unbind())),
+            socket: GilCell::new(Some(socket.clone().unbind())),
             extra: extra.unbind(),
             context: foreign::current_context(owner.py())?,
-            protocol: Kept::new(None),
-            life: Kept::new(Life::default()),
+            protocol: GilCell::new(None),
+            life: GilCell::new(Life::default()),
             flow: Flow::default(),
         })
     }

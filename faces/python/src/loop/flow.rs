@@ -1,6 +1,6 @@
 //! When a protocol is asked to pause writing, and when to go on.
 
-use super::held::Kept;
+use super::gil_cells::GilCell;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
@@ -8,17 +8,17 @@ const HIGH_BYTES: usize = 64 * 1024;
 
 /// The marks of one write buffer. Invariant: low <= high, and pause and resume alternate.
 pub(crate) struct Flow {
-    low_bytes: Kept<usize>,
-    high_bytes: Kept<usize>,
-    paused: Kept<bool>,
+    low_bytes: GilCell<usize>,
+    high_bytes: GilCell<usize>,
+    paused: GilCell<bool>,
 }
 
 impl Default for Flow {
     fn default() -> Self {
         Self {
-            low_bytes: Kept::new(HIGH_BYTES / 4),
-            high_bytes: Kept::new(HIGH_BYTES),
-            paused: Kept::new(false),
+            low_bytes: GilCell::new(HIGH_BYTES / 4),
+            high_bytes: GilCell::new(HIGH_BYTES),
+            paused: GilCell::new(false),
         }
     }
 }

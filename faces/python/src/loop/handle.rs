@@ -10,7 +10,7 @@
 
 use super::core::Loop;
 use super::foreign;
-use super::held::Kept;
+use super::gil_cells::GilCell;
 use super::spare::Spare;
 use pyo3::basic::CompareOp;
 use pyo3::gc::{PyTraverseError, PyVisit};
@@ -21,15 +21,15 @@ use pyo3::types::{PyTuple, PyType};
 /// A callback, its arguments, and the context it is called in. Made by `call_soon` and its kin.
 #[pyclass(module = "thalweg.loop", frozen, subclass, weakref)]
 pub(crate) struct Handle {
-    callback: Kept<Option<Py<PyAny>>>,
+    callback: GilCell<Option<Py<PyAny>>>,
     /// `None`: no arguments.
-    arguments: Kept<Option<Py<PyTuple>>>,
+    arguments: GilCell<Option<Py<PyTuple>>>,
     /// `None`: an empty one, made when it is needed. So what waits keeps nothing for the garbage collector to
     /// look at, which with many timers is most of what they cost.
-    context: Kept<Option<Py<PyAny>>>,
-    cancelled: Kept<bool>,
+    context: GilCell<Option<Py<PyAny>>>,
+    cancelled: GilCell<bool>,
     /// Where it was scheduled, in debug mode.
-    pub(crate) traceback: Kept<Option<Py<PyAny>>>,
+    pub(crate) traceback: GilCell<Option<Py<PyAny>>>,
 }
 
 impl Handle {
@@ -47,11 +47,11 @@ impl Handle {
         };
         let arguments = if arguments.is_empty() { None } else { Some(arguments.unbind()) };
         Ok(Self {
-            callback: Kept::new(Some(callback.unbind())),
-            arguments: Kept::new(arguments),
-            context: Kept::new(context),
-            cancelled: Kept::new(false),
-            traceback: Kept::new(None),
+            callback: GilCell::new(Some(callback.unbind())),
+            arguments: GilCell::new(arguments),
+            context: GilCell::new(context),
+            cancelled: GilCell::new(false),
+            traceback: GilCell::new(None),
         })
     }
 
@@ -225,8 +225,8 @@ impl Handle {
 
     /// What asyncio since 3.13 asks in order to show a handle; a handle of ours keeps no loop.
     #[getter]
-    fn _loop(&self, py: Python<'_>) -> MadeIn {
-        MadeIn { debug: self.traceback.share(py).is_some() }
+    fn _loop(&self, py: Python<'_>) -> LoopMode {
+        LoopMode { debug: self.traceback.share(py).is_some() }
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
@@ -251,12 +251,12 @@ impl Handle {
 
 /// What a handle knows of the loop that it was made in.
 #[pyclass(module = "thalweg.loop", frozen)]
-struct MadeIn {
+struct LoopMode {
     debug: bool,
 }
 
 #[pymethods]
-impl MadeIn {
+impl LoopMode {
     /// Whether the loop was in debug mode then.
     fn get_debug(&self) -> bool {
         self.debug
@@ -269,13 +269,13 @@ pub(crate) struct TimerHandle {
     /// Seconds on the loop's clock, as asked for.
     when: f64,
     /// Whose timers it lies among; lets go of the loop when it was cancelled or came due.
-    scheduled_on: Kept<Option<Py<Loop>>>,
+    scheduled_on: GilCell<Option<Py<Loop>>>,
 }
 
 impl TimerHandle {
     #[inline]
     pub(crate) fn new(when: f64, scheduled_on: Option<Py<Loop>>) -> Self {
-        Self { when, scheduled_on: Kept::new(scheduled_on) }
+        Self { when, scheduled_on: GilCell::new(scheduled_on) }
     }
 
     /// The timer as an object.

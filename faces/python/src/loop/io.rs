@@ -11,7 +11,7 @@ use super::accepting::Acceptor;
 use super::datagram::DatagramTransport;
 use super::endpoint::Endpoint;
 use super::handle::Handle;
-use super::listening::{LISTEN_NS, Listening};
+use super::listening::{LISTEN_NS, WaitHistory};
 use super::operation::Operation;
 use super::stream::StreamTransport;
 use crate::error;
@@ -25,7 +25,7 @@ use thalweg_sys::clock;
 
 /// A descriptor is ready.
 #[derive(Clone, Copy)]
-pub(crate) struct Seen {
+pub(crate) struct ReadyDescriptor {
     pub(crate) descriptor: RawFd,
     pub(crate) readable: bool,
     pub(crate) writable: bool,
@@ -33,36 +33,36 @@ pub(crate) struct Seen {
 }
 
 /// What other threads say without the interpreter's lock: an event without a payload.
-pub(crate) struct Posted(pub(crate) CallbackId, pub(crate) Kind);
+pub(crate) struct PostedEvent(pub(crate) CallbackId, pub(crate) Kind);
 
 /// What a turn found.
-pub(crate) enum Found {
-    Seen(Seen),
+pub(crate) enum PolledItem {
+    ReadyDescriptor(ReadyDescriptor),
     Event(CallbackId, Kind),
 }
 
 /// Collects what is ready; what to do about it needs the interpreter.
 #[derive(Default)]
 struct Collector {
-    found: Vec<Found>,
+    found: Vec<PolledItem>,
     woken: bool,
 }
 
 impl Handler for Collector {
     type Entry = RawFd;
     type Topic = ();
-    type Message = Posted;
+    type Message = PostedEvent;
 
     fn ready(&mut self, core: &mut Core<Self>, key: Key, readiness: Readiness) {
         let Some(descriptor) = core.entry(key).copied() else { return };
         // A broken descriptor is reported to every watcher, whether it reads or writes.
         let broken = readiness.hangup() || readiness.error();
         let (readable, writable) = (readiness.readable() || broken, readiness.writable() || broken);
-        self.found.push(Found::Seen(Seen { descriptor, readable, writable, key }));
+        self.found.push(PolledItem::ReadyDescriptor(ReadyDescriptor { descriptor, readable, writable, key }));
     }
 
-    fn message(&mut self, _: &mut Core<Self>, Posted(callback, kind): Posted) {
-        self.found.push(Found::Event(callback, kind));
+    fn message(&mut self, _: &mut Core<Self>, PostedEvent(callback, kind): PostedEvent) {
+        self.found.push(PolledItem::Event(callback, kind));
     }
 
     /// Something is queued already, by a thread that has the interpreter's lock.
@@ -181,20 +181,20 @@ pub(crate) struct Io {
     reactor: Option<Reactor<Collector>>,
     /// By descriptor.
     watches: Vec<Option<Watch>>,
-    listening: Listening,
+    listening: WaitHistory,
     /// The process that made it: a child after a fork must not touch what it shares with its parent.
     process: Process,
 }
 
 impl Io {
     /// A new one, and what wakes it.
-    pub(crate) fn new() -> PyResult<(Self, thalweg_reactor::Handle<Posted>)> {
+    pub(crate) fn new() -> PyResult<(Self, thalweg_reactor::Handle<PostedEvent>)> {
         let config = Config { entries_max: u32::MAX, spin: false, ..Config::default() };
         let reactor = Reactor::new(config, |_| Ok::<_, std::io::Error>(Collector::default()))
             .map_err(|error| error::io("make an event loop", &error))?;
         let waker = reactor.handle();
         let watches = Vec::new();
-        let (listening, process) = (Listening::new(), Process::this());
+        let (listening, process) = (WaitHistory::new(), Process::this());
         Ok((Self { reactor: Some(reactor), watches, listening, process }, waker))
     }
 
@@ -211,7 +211,7 @@ impl Io {
     }
 
     /// Takes what is ready now and puts it behind what `found` holds. Never touches Python.
-    pub(crate) fn look(&mut self, found: &mut Vec<Found>) -> std::io::Result<()> {
+    pub(crate) fn look(&mut self, found: &mut Vec<PolledItem>) -> std::io::Result<()> {
         self.collect(found, |reactor, _| reactor.gather(usize::MAX, Wait::Poll).map(drop))
     }
 
@@ -223,7 +223,7 @@ impl Io {
 
     /// Looks for a moment, and yields its processor to other threads. Whether something came, or a thread
     /// woke us: otherwise a [`sleep`](Self::sleep) is to follow.
-    pub(crate) fn listen(&mut self, found: &mut Vec<Found>) -> std::io::Result<bool> {
+    pub(crate) fn listen(&mut self, found: &mut Vec<PolledItem>) -> std::io::Result<bool> {
         self.collect(found, |reactor, listening| {
             let began_ns = clock::monotonic_ns();
             listening.begin(began_ns);
@@ -241,7 +241,7 @@ impl Io {
     }
 
     /// Sleeps until something comes or another thread wakes it, at most as long as it may.
-    pub(crate) fn sleep(&mut self, wait: Wait, found: &mut Vec<Found>) -> std::io::Result<()> {
+    pub(crate) fn sleep(&mut self, wait: Wait, found: &mut Vec<PolledItem>) -> std::io::Result<()> {
         self.collect(found, |reactor, listening| {
             listening.sleep(clock::monotonic_ns());
             let slept = reactor.gather(usize::MAX, wait);
@@ -252,8 +252,8 @@ impl Io {
 
     fn collect<R: Default>(
         &mut self,
-        found: &mut Vec<Found>,
-        work: impl FnOnce(&mut Reactor<Collector>, &mut Listening) -> std::io::Result<R>,
+        found: &mut Vec<PolledItem>,
+        work: impl FnOnce(&mut Reactor<Collector>, &mut WaitHistory) -> std::io::Result<R>,
     ) -> std::io::Result<R> {
         let Some(reactor) = &mut self.reactor else { return Ok(R::default()) };
         std::mem::swap(&mut reactor.handler().found, found);
@@ -334,7 +334,7 @@ impl Io {
 
     /// The target of one side of something seen; `None` when that changed since.
     #[inline]
-    pub(crate) fn target(&self, py: Python<'_>, seen: Seen, side: Side) -> Option<Target> {
+    pub(crate) fn target(&self, py: Python<'_>, seen: ReadyDescriptor, side: Side) -> Option<Target> {
         let watch = self.watches.get(usize::try_from(seen.descriptor).ok()?)?.as_ref()?;
         if watch.key != seen.key {
             return None;

@@ -13,14 +13,14 @@ pub(crate) const LISTEN_NS: u64 = 60_000;
 const WAIT_NS_MAX: u64 = 4 * LISTEN_NS;
 
 /// An average of how long the loop lately waited.
-pub(crate) struct Listening {
+pub(crate) struct WaitHistory {
     possible: bool,
     average_ns: u64,
     /// When the wait began that goes on.
     began_ns: Option<u64>,
 }
 
-impl Listening {
+impl WaitHistory {
     pub(crate) fn new() -> Self {
         Self { possible: process::parallelism() > 1, average_ns: WAIT_NS_MAX, began_ns: None }
     }

@@ -10,7 +10,7 @@
 use super::core::{Loop, descriptor_of};
 use super::foreign::{self, call_two};
 use super::handle::TimerHandle;
-use super::io::{Posted, Side, Target};
+use super::io::{PostedEvent, Side, Target};
 use super::turn::{Ready, report_raised};
 use super::{os_error, truth};
 use crate::storage::Bell;
@@ -27,7 +27,7 @@ use thalweg_sys::socket;
 const DATA_BYTES_MAX: usize = 64 * 1024;
 
 /// The receiver of an event.
-pub(crate) enum Told {
+pub(crate) enum Registration {
     Call {
         callback: Py<PyAny>,
         context: Py<PyAny>,
@@ -40,7 +40,7 @@ pub(crate) enum Told {
     },
 }
 
-impl Told {
+impl Registration {
     /// A future waits for its one answer; a callback hears everything.
     fn hears(&self, kind: Kind) -> bool {
         matches!(self, Self::Call { .. }) || kind.is_answer() || kind.is_error()
@@ -70,8 +70,10 @@ pub(crate) fn deliver(slf: &Bound<'_, Loop>, event: Event<Option<Py<PyAny>>>) ->
     let call = state.callbacks.with(py, |callbacks| {
         let told = callbacks.deliver(event.callback, event.kind, of).filter(|told| told.hears(event.kind));
         told.map(|told| match told {
-            Told::Call { callback, context, .. } => Call::Back(callback.clone_ref(py), context.clone_ref(py)),
-            Told::Future { future, .. } => Call::Future(future.clone_ref(py)),
+            Registration::Call { callback, context, .. } => {
+                Call::Back(callback.clone_ref(py), context.clone_ref(py))
+            }
+            Registration::Future { future, .. } => Call::Future(future.clone_ref(py)),
         })
     })?;
     let payload = event.payload.map_or_else(|| py.None().into_bound(py), |payload| payload.into_bound(py));
@@ -94,7 +96,9 @@ pub(crate) fn deliver(slf: &Bound<'_, Loop>, event: Event<Option<Py<PyAny>>>) ->
 #[cold]
 pub(crate) fn called(py: Python<'_>, state: &Loop, id: CallbackId) -> PyResult<Py<PyAny>> {
     state.callbacks.with(py, |callbacks| match callbacks.find(id) {
-        Some(Told::Call { callback: told, .. } | Told::Future { future: told, .. }) => told.clone_ref(py),
+        Some(Registration::Call { callback: told, .. } | Registration::Future { future: told, .. }) => {
+            told.clone_ref(py)
+        }
         None => py.None(),
     })
 }
@@ -161,7 +165,7 @@ pub(crate) struct Mailbox {
 }
 
 impl Mailbox {
-    fn insert(&self, py: Python<'_>, told: Told) -> PyResult<CallbackId> {
+    fn insert(&self, py: Python<'_>, told: Registration) -> PyResult<CallbackId> {
         let state = self.owner.get();
         state.open(py)?;
         state.callbacks.with(py, |callbacks| callbacks.insert(told))
@@ -172,7 +176,10 @@ impl Mailbox {
             return Err(PyTypeError::new_err(format!("a callback is called: {callback:?} is not")));
         }
         let context = foreign::current_context(callback.py())?;
-        self.insert(callback.py(), Told::Call { callback: callback.clone().unbind(), context, source })
+        self.insert(
+            callback.py(),
+            Registration::Call { callback: callback.clone().unbind(), context, source },
+        )
     }
 
     /// What a transport has is its alone, also while it does not read.
@@ -212,28 +219,28 @@ impl Mailbox {
 /// future's answers the first is noted, and is the only one from then on, whichever thread has the next.
 fn note(
     py: Python<'_>,
-    callbacks: &mut Callbacks<Told>,
+    callbacks: &mut Callbacks<Registration>,
     id: CallbackId,
     kind: Kind,
     of: Of,
 ) -> (Noted, Option<Py<PyAny>>) {
     let future = match callbacks.find(id) {
         Some(told) if !told.hears(kind) => return (Noted::Unknown, None),
-        Some(Told::Future { future, answered }) => {
+        Some(Registration::Future { future, answered }) => {
             if std::mem::replace(answered, true) {
                 return (Noted::Unknown, None);
             }
             Some(future.clone_ref(py))
         }
-        Some(Told::Call { .. }) | None => None,
+        Some(Registration::Call { .. }) | None => None,
     };
     (callbacks.note(id, kind, of), future)
 }
 
 /// What was noted does not wait after all: the next one does in its place.
-fn forget(callbacks: &mut Callbacks<Told>, id: CallbackId, kind: Kind, of: Of) {
+fn forget(callbacks: &mut Callbacks<Registration>, id: CallbackId, kind: Kind, of: Of) {
     callbacks.deliver(id, kind, of);
-    if let Some(Told::Future { answered, .. }) = callbacks.find(id) {
+    if let Some(Registration::Future { answered, .. }) = callbacks.find(id) {
         *answered = false;
     }
 }
@@ -282,7 +289,7 @@ impl Mailbox {
     fn future<'py>(slf: &Bound<'py, Self>) -> PyResult<(u64, Bound<'py, PyAny>)> {
         let (py, this) = (slf.py(), slf.get());
         let future = this.owner.bind(py).call_method0(intern!(py, "create_future"))?;
-        let told = Told::Future { future: future.clone().unbind(), answered: false };
+        let told = Registration::Future { future: future.clone().unbind(), answered: false };
         let number = this.insert(py, told)?.number();
         // The collector sees through what Python made, as it has to: the future is known to the mailbox, and
         // knows it.
@@ -339,7 +346,7 @@ impl Mailbox {
         let timer = timer.and_then(|timer| Ok(timer.extract::<Py<TimerHandle>>()?));
         let timer = timer.inspect_err(|_| drop(this.unregister(py, id.number())))?;
         this.owner.get().callbacks.with(py, |callbacks| {
-            if let Some(Told::Call { source, .. }) = callbacks.find(id) {
+            if let Some(Registration::Call { source, .. }) = callbacks.find(id) {
                 *source = Source::Timer(timer);
             }
         })?;
@@ -360,7 +367,9 @@ impl Mailbox {
         let state = self.owner.get();
         let id = CallbackId::of(id);
         let watched = state.callbacks.with(py, |callbacks| match callbacks.find(id) {
-            Some(Told::Call { source: Source::Descriptor(fd) | Source::Socket(fd, _), .. }) => Some(*fd),
+            Some(Registration::Call { source: Source::Descriptor(fd) | Source::Socket(fd, _), .. }) => {
+                Some(*fd)
+            }
             _ => None,
         })?;
         // First, for it may be refused: a watch whose number is gone could not be taken off.
@@ -369,8 +378,10 @@ impl Mailbox {
         }
         match state.callbacks.with(py, |callbacks| callbacks.remove(id))? {
             None => return Ok(false),
-            Some(Told::Call { source: Source::Timer(timer), .. }) => TimerHandle::cancel(timer.bind(py))?,
-            Some(Told::Future { future, .. }) => self.cancel(future.bind(py))?,
+            Some(Registration::Call { source: Source::Timer(timer), .. }) => {
+                TimerHandle::cancel(timer.bind(py))?
+            }
+            Some(Registration::Future { future, .. }) => self.cancel(future.bind(py))?,
             Some(_) => {}
         }
         Ok(true)
@@ -422,7 +433,7 @@ impl Mailbox {
     /// A bell that posts ASYNC_RESULT when it rings, from whatever thread, without Python.
     fn bell(&self, id: u64) -> Bell {
         let (handle, id) = (self.owner.get().waker(), CallbackId::of(id));
-        Bell::posting(handle, move || Posted(id, Kind::AsyncResult))
+        Bell::posting(handle, move || PostedEvent(id, Kind::AsyncResult))
     }
 
     /// Callbacks and events that may wait, at most, for one more to be posted.

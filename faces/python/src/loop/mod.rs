@@ -10,8 +10,8 @@
 //! connection, [`reading`] its one half, [`outgoing`] and [`flow`] what its peer does not take yet,
 //! [`volley`] what many of them send in one turn; [`datagram`] is an endpoint of messages, [`address`] where
 //! they go; [`endpoint`] is what both of them are. [`accepting`] is a server's listener, [`operation`]
-//! what is awaited of a bare socket. [`spawn`] starts programs. [`spare`] is what is used again; [`held`] is
-//! how all of it is shared under the interpreter's lock.
+//! what is awaited of a bare socket. [`spawn`] starts programs. [`spare`] is what is used again;
+//! [`gil_cells`] is how all of it is shared under the interpreter's lock.
 
 mod accepting;
 mod address;
@@ -20,8 +20,8 @@ mod datagram;
 mod endpoint;
 mod flow;
 mod foreign;
+mod gil_cells;
 mod handle;
-mod held;
 mod io;
 mod listening;
 mod mailbox;

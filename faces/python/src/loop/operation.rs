@@ -10,7 +10,7 @@
 
 use super::core::Loop;
 use super::endpoint::would_block;
-use super::held::Kept;
+use super::gil_cells::GilCell;
 use super::io::{Side, Target};
 use super::os_error;
 use super::turn::ends_program;
@@ -31,9 +31,9 @@ enum Work {
     /// A connection to be taken, and made non-blocking.
     Accept,
     /// All of these bytes are to be sent, so many of which are.
-    Send(PyBuffer<u8>, Kept<usize>),
+    Send(PyBuffer<u8>, GilCell<usize>),
     /// A connection to be made to an address, and whether that has begun.
-    Connect(Py<PyAny>, Kept<bool>),
+    Connect(Py<PyAny>, GilCell<bool>),
 }
 
 /// One operation on a socket.
@@ -43,9 +43,9 @@ pub(crate) struct Operation {
     work: Work,
     side: Side,
     /// The descriptor that is watched.
-    watched: Kept<Option<RawFd>>,
-    waiter: Kept<Option<Py<PyAny>>>,
-    result: Kept<Option<Py<PyAny>>>,
+    watched: GilCell<Option<RawFd>>,
+    waiter: GilCell<Option<Py<PyAny>>>,
+    result: GilCell<Option<Py<PyAny>>>,
 }
 
 impl Operation {
@@ -54,9 +54,9 @@ impl Operation {
             socket: socket.unbind(),
             work,
             side,
-            watched: Kept::new(None),
-            waiter: Kept::new(None),
-            result: Kept::new(None),
+            watched: GilCell::new(None),
+            waiter: GilCell::new(None),
+            result: GilCell::new(None),
         }
     }
 
@@ -132,7 +132,12 @@ impl Operation {
         if number >= 0 { Ok(number) } else { Err(closed(py)) }
     }
 
-    fn send(&self, py: Python<'_>, bytes: &PyBuffer<u8>, sent: &Kept<usize>) -> PyResult<Option<Py<PyAny>>> {
+    fn send(
+        &self,
+        py: Python<'_>,
+        bytes: &PyBuffer<u8>,
+        sent: &GilCell<usize>,
+    ) -> PyResult<Option<Py<PyAny>>> {
         let (left, descriptor) = (bytes.len_bytes() - sent.get(py), self.descriptor(py)?);
         if left == 0 {
             return Ok(Some(py.None()));
@@ -222,17 +227,17 @@ impl Operation {
     /// All bytes of a buffer.
     #[staticmethod]
     fn sending(sock: Bound<'_, PyAny>, data: PyBuffer<u8>) -> Self {
-        Self::new(sock, Side::Write, Work::Send(data, Kept::new(0)))
+        Self::new(sock, Side::Write, Work::Send(data, GilCell::new(0)))
     }
 
     /// A connection to an address in numbers.
     #[staticmethod]
     fn connecting(sock: Bound<'_, PyAny>, address: Py<PyAny>) -> Self {
-        Self::new(sock, Side::Write, Work::Connect(address, Kept::new(false)))
+        Self::new(sock, Side::Write, Work::Connect(address, GilCell::new(false)))
     }
 
-    /// Tries it, unless it is done, and watches the socket if it would block: a future then, behind which it is
-    /// to be called again; `None` if there is a result.
+    /// Tries it, unless it is done, and watches the socket if it would block: a future then, behind which it
+    /// is to be called again; `None` if there is a result.
     fn advance<'py>(slf: &Bound<'py, Self>, owner: &Bound<'py, Loop>) -> PyResult<Option<Bound<'py, PyAny>>> {
         let (py, this) = (slf.py(), slf.get());
         if this.result.is_some(py) {

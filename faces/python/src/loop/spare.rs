@@ -6,8 +6,8 @@
 //! that it is used again cannot be seen. Checked by the tests of handles in `tests/test_loop.py`.
 
 use super::foreign::{self, Weak};
+use super::gil_cells::{GilCell, GilRefCell};
 use super::handle::Handle;
-use super::held::{Held, Kept};
 use pyo3::prelude::*;
 
 /// Handles that are kept at most: more wait at once only in a burst, and what a burst left would stay.
@@ -15,8 +15,8 @@ const HANDLES_MAX: usize = 16_384;
 
 /// What may be used again.
 pub(crate) struct Spare {
-    handles: Held<Vec<Py<Handle>>>,
-    context: Kept<Option<Py<PyAny>>>,
+    handles: GilRefCell<Vec<Py<Handle>>>,
+    context: GilCell<Option<Py<PyAny>>>,
     weak_handles: Weak,
     weak_contexts: Weak,
 }
@@ -24,8 +24,8 @@ pub(crate) struct Spare {
 impl Spare {
     pub(crate) fn new(py: Python<'_>) -> PyResult<Self> {
         Ok(Self {
-            handles: Held::new(Vec::new()),
-            context: Kept::new(None),
+            handles: GilRefCell::new(Vec::new()),
+            context: GilCell::new(None),
             weak_handles: Weak::of(&py.get_type::<Handle>())?,
             weak_contexts: Weak::of(&foreign::empty_context(py)?.bind(py).get_type())?,
         })

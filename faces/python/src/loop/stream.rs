@@ -10,7 +10,7 @@
 
 use super::core::Loop;
 use super::endpoint::{Endpoint, Life, immutable};
-use super::held::{Held, Kept};
+use super::gil_cells::{GilCell, GilRefCell};
 use super::io::{Side, Target};
 use super::os_error;
 use super::outgoing::Outgoing;
@@ -35,12 +35,12 @@ pub(crate) enum Receiver {
 #[pyclass(module = "thalweg._native", frozen, subclass, weakref)]
 pub(crate) struct StreamTransport {
     endpoint: Endpoint,
-    pub(crate) receiver: Held<Option<Receiver>>,
+    pub(crate) receiver: GilRefCell<Option<Receiver>>,
     /// Called at the very end: tells the server, if it came from one, that it is gone.
-    leave: Kept<Option<Py<PyAny>>>,
+    leave: GilCell<Option<Py<PyAny>>>,
     /// A future that waits until everything is sent.
-    drained: Kept<Option<Py<PyAny>>>,
-    outgoing: Held<Outgoing>,
+    drained: GilCell<Option<Py<PyAny>>>,
+    outgoing: GilRefCell<Outgoing>,
 }
 
 impl std::ops::Deref for StreamTransport {
@@ -246,7 +246,7 @@ impl StreamTransport {
         let py = slf.py();
         let mut sent = 0;
         let waits = self.outgoing.with(py, |outgoing| outgoing.bytes())? > 0;
-        let later = !waits && self.owner(py)?.get().together.takes(slf, data.as_bytes().len())?;
+        let later = !waits && self.owner(py)?.get().write_batch.takes(slf, data.as_bytes().len())?;
         if !waits && !later {
             match socket::send(self.borrowed(), data.as_bytes()) {
                 Ok(Some(count)) if count == data.as_bytes().len() => return Ok(()),
@@ -271,10 +271,10 @@ impl StreamTransport {
     fn new(owner: &Bound<'_, Loop>, sock: &Bound<'_, PyAny>, extra: Bound<'_, PyDict>) -> PyResult<Self> {
         Ok(Self {
             endpoint: Endpoint::new(owner, sock, extra)?,
-            receiver: Held::new(None),
-            leave: Kept::new(None),
-            drained: Kept::new(None),
-            outgoing: Held::new(Outgoing::default()),
+            receiver: GilRefCell::new(None),
+            leave: GilCell::new(None),
+            drained: GilCell::new(None),
+            outgoing: GilRefCell::new(Outgoing::default()),
         })
     }
 

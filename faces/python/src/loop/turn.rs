@@ -9,9 +9,9 @@ use super::core::Loop;
 use super::datagram::DatagramTransport;
 use super::foreign;
 use super::handle::Handle;
-use super::io::{Found, Io, Seen, Side, Target};
+use super::io::{Io, PolledItem, ReadyDescriptor, Side, Target};
 use super::mailbox;
-use super::volley::Together;
+use super::volley::WriteBatch;
 use crate::error;
 use crate::hearing;
 use pyo3::exceptions::{PyKeyboardInterrupt, PyRuntimeError, PySystemExit};
@@ -77,7 +77,7 @@ impl Pace {
 /// What is to be done in a turn.
 pub(crate) enum Ready {
     Call(Py<Handle>),
-    Seen(Seen),
+    ReadyDescriptor(ReadyDescriptor),
     Event(Event<Option<Py<PyAny>>>),
 }
 
@@ -94,16 +94,16 @@ impl Ready {
         match self {
             Self::Call(handle) => Handle::traverse_waiting(handle, visit),
             Self::Event(event) => visit.call(&event.payload),
-            Self::Seen(_) => Ok(()),
+            Self::ReadyDescriptor(_) => Ok(()),
         }
     }
 }
 
-impl From<Found> for Ready {
-    fn from(found: Found) -> Self {
+impl From<PolledItem> for Ready {
+    fn from(found: PolledItem) -> Self {
         match found {
-            Found::Seen(seen) => Self::Seen(seen),
-            Found::Event(callback, kind) => Self::Event(Event { callback, kind, payload: None }),
+            PolledItem::ReadyDescriptor(seen) => Self::ReadyDescriptor(seen),
+            PolledItem::Event(callback, kind) => Self::Event(Event { callback, kind, payload: None }),
         }
     }
 }
@@ -117,7 +117,7 @@ pub(crate) fn run(slf: &Bound<'_, Loop>) -> PyResult<()> {
         gather(py, state, &mut found, &mut pace)?;
         // What was written leaves, whatever a callback raised.
         let called = call_ready(slf);
-        let sent = Together::end(slf);
+        let sent = WriteBatch::end(slf);
         called.and(sent)?;
         if state.stopping.get(py) {
             return Ok(());
@@ -126,7 +126,7 @@ pub(crate) fn run(slf: &Bound<'_, Loop>) -> PyResult<()> {
 }
 
 /// Queues whatever is to be called, waiting for it if there is nothing.
-fn gather(py: Python<'_>, state: &Loop, found: &mut Vec<Found>, pace: &mut Pace) -> PyResult<()> {
+fn gather(py: Python<'_>, state: &Loop, found: &mut Vec<PolledItem>, pace: &mut Pace) -> PyResult<()> {
     let first_ns = state.timers.with(py, |timers| timers.first_ns())?;
     let (stopping, idle) = (state.stopping.get(py), state.ready.with(py, |ready| ready.is_empty())?);
     if !stopping && !idle && pace.is_quick(first_ns) {
@@ -148,7 +148,7 @@ fn gather(py: Python<'_>, state: &Loop, found: &mut Vec<Found>, pace: &mut Pace)
         };
         pace.read_clock();
         pace.asked_kernel_ns = pace.now_ns;
-        state.together.begin(py, count)?;
+        state.write_batch.begin(py, count)?;
     }
     if first_ns.is_some_and(|first_ns| first_ns <= pace.now_ns) {
         queue_due(py, state, pace.now_ns)?;
@@ -161,7 +161,7 @@ fn gather(py: Python<'_>, state: &Loop, found: &mut Vec<Found>, pace: &mut Pace)
 fn sleep(
     py: Python<'_>,
     state: &Loop,
-    found: &mut Vec<Found>,
+    found: &mut Vec<PolledItem>,
     wait: Wait,
     first_ns: Option<u64>,
 ) -> PyResult<usize> {
@@ -196,8 +196,8 @@ fn sleep(
 fn ask<R: Send>(
     py: Python<'_>,
     state: &Loop,
-    found: &mut Vec<Found>,
-    how: impl FnOnce(&mut Io, &mut Vec<Found>) -> std::io::Result<R> + Send,
+    found: &mut Vec<PolledItem>,
+    how: impl FnOnce(&mut Io, &mut Vec<PolledItem>) -> std::io::Result<R> + Send,
 ) -> PyResult<(R, usize)> {
     let asked = state.io.with(py, |io| py.detach(|| how(io, found)));
     let count = found.len();
@@ -249,7 +249,7 @@ fn call_ready(slf: &Bound<'_, Loop>) -> PyResult<()> {
                 state.spare.keep(py, handle)?;
                 called?;
             }
-            Some(Ready::Seen(seen)) => {
+            Some(Ready::ReadyDescriptor(seen)) => {
                 // What a descriptor has is its parent's in a child that a callback has just made.
                 state.ensure_may_watch(py)?;
                 if let Err(raised) = deliver(slf, seen) {
@@ -263,12 +263,12 @@ fn call_ready(slf: &Bound<'_, Loop>) -> PyResult<()> {
             Some(Ready::Event(event)) => mailbox::deliver(slf, event)?,
             None => break,
         }
-        Together::relieve(slf)?;
+        WriteBatch::relieve(slf)?;
     }
     Ok(())
 }
 
-fn deliver(slf: &Bound<'_, Loop>, seen: Seen) -> PyResult<()> {
+fn deliver(slf: &Bound<'_, Loop>, seen: ReadyDescriptor) -> PyResult<()> {
     let sides = [(seen.readable, Side::Read), (seen.writable, Side::Write)];
     for (_, side) in sides.into_iter().filter(|(ready, _)| *ready) {
         let py = slf.py();

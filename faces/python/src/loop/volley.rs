@@ -10,7 +10,7 @@
 //! that runs then. *Checked by* `tests/test_loop_volley.py`.
 
 use super::core::Loop;
-use super::held::{Held, Kept};
+use super::gil_cells::{GilCell, GilRefCell};
 use super::stream::StreamTransport;
 use super::turn::report_raised;
 use pyo3::gc::{PyTraverseError, PyVisit};
@@ -42,30 +42,30 @@ enum Ring {
 }
 
 /// What a turn's end sends.
-pub(crate) struct Together {
+pub(crate) struct WriteBatch {
     /// Whether this turn's writes wait for its end.
-    open: Kept<bool>,
-    ring: Held<Ring>,
-    joined: Held<Vec<Py<StreamTransport>>>,
+    open: GilCell<bool>,
+    ring: GilRefCell<Ring>,
+    joined: GilRefCell<Vec<Py<StreamTransport>>>,
     /// The clock when the first of `joined` came.
-    first_ns: Kept<u64>,
+    first_ns: GilCell<u64>,
     /// Writes that shared a call with others, since the loop was made.
-    pub(crate) sent: Kept<u64>,
+    pub(crate) sent: GilCell<u64>,
 }
 
-impl Default for Together {
+impl Default for WriteBatch {
     fn default() -> Self {
         Self {
-            open: Kept::new(false),
-            ring: Held::new(Ring::Unknown),
-            joined: Held::new(Vec::new()),
-            first_ns: Kept::new(0),
-            sent: Kept::new(0),
+            open: GilCell::new(false),
+            ring: GilRefCell::new(Ring::Unknown),
+            joined: GilRefCell::new(Vec::new()),
+            first_ns: GilCell::new(0),
+            sent: GilCell::new(0),
         }
     }
 }
 
-impl Together {
+impl WriteBatch {
     /// A turn begins in which so many descriptors are ready.
     pub(crate) fn begin(&self, py: Python<'_>, ready: usize) -> PyResult<()> {
         let open = ready >= READY_MIN
@@ -100,12 +100,12 @@ impl Together {
     /// A callback is done: sends what was written, if that is much or has waited for long.
     #[inline]
     pub(crate) fn relieve(slf: &Bound<'_, Loop>) -> PyResult<()> {
-        let (py, together) = (slf.py(), &slf.get().together);
-        if !together.open.get(py) || !together.is_due(py)? {
+        let (py, write_batch) = (slf.py(), &slf.get().write_batch);
+        if !write_batch.open.get(py) || !write_batch.is_due(py)? {
             return Ok(());
         }
-        let outcome = together.send(slf);
-        together.open.set(py, true);
+        let outcome = write_batch.send(slf);
+        write_batch.open.set(py, true);
         outcome
     }
 
@@ -119,8 +119,8 @@ impl Together {
     /// The callbacks are done: sends what they wrote.
     #[inline]
     pub(crate) fn end(slf: &Bound<'_, Loop>) -> PyResult<()> {
-        let (py, together) = (slf.py(), &slf.get().together);
-        if together.open.get(py) { together.send(slf) } else { Ok(()) }
+        let (py, write_batch) = (slf.py(), &slf.get().write_batch);
+        if write_batch.open.get(py) { write_batch.send(slf) } else { Ok(()) }
     }
 
     fn send(&self, slf: &Bound<'_, Loop>) -> PyResult<()> {

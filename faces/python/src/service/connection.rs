@@ -5,7 +5,7 @@
 //! signal, and its handler runs before the wait goes on.
 
 use super::error::{Raise, exception, fault};
-use super::owned::{Away, Owned};
+use super::owned::{Owned, Unavailable};
 use super::seconds;
 use crate::hearing;
 use crate::payload::Payload;
@@ -59,7 +59,7 @@ impl Connection {
             client.forget(call);
             and(client);
         });
-        if let Err(Away::Busy) = gone {
+        if let Err(Unavailable::Busy) = gone {
             self.left.lock().push(call);
         }
     }

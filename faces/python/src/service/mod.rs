@@ -14,7 +14,7 @@ mod reply;
 mod spawned;
 
 pub(crate) use error::{Raise, exception, fault};
-pub(crate) use owned::{Away, Owned};
+pub(crate) use owned::{Owned, Unavailable};
 
 use connection::Connection;
 use listener::Listener;

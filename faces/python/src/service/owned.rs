@@ -25,13 +25,13 @@ pub(crate) struct Owned<T> {
 type Lock<T> = ReentrantMutex<RefCell<Option<T>>>;
 
 /// Why something is not to be had.
-pub(crate) enum Away {
+pub(crate) enum Unavailable {
     Closed,
     Busy,
     Elsewhere,
 }
 
-impl Away {
+impl Unavailable {
     #[cold]
     pub(crate) fn raise(&self, py: Python<'_>) -> PyErr {
         match self {
@@ -52,7 +52,7 @@ impl<T: Send> Owned<T> {
 
     /// Whether it is to be had in this process.
     pub(crate) fn check(&self, py: Python<'_>) -> PyResult<()> {
-        if self.process.is_this() { Ok(()) } else { Err(Away::Elsewhere.raise(py)) }
+        if self.process.is_this() { Ok(()) } else { Err(Unavailable::Elsewhere.raise(py)) }
     }
 
     /// What is to be locked; nothing in another process, where a thread that did not follow may have locked
@@ -73,17 +73,21 @@ impl<T: Send> Owned<T> {
 
     /// Does something with it.
     #[inline]
-    pub(crate) fn try_with<R>(&self, py: Python<'_>, task: impl FnOnce(&mut T) -> R) -> Result<R, Away> {
-        let guard = self.lock(py).ok_or(Away::Elsewhere)?;
-        let Ok(mut inner) = guard.try_borrow_mut() else { return Err(Away::Busy) };
-        inner.as_mut().map(task).ok_or(Away::Closed)
+    pub(crate) fn try_with<R>(
+        &self,
+        py: Python<'_>,
+        task: impl FnOnce(&mut T) -> R,
+    ) -> Result<R, Unavailable> {
+        let guard = self.lock(py).ok_or(Unavailable::Elsewhere)?;
+        let Ok(mut inner) = guard.try_borrow_mut() else { return Err(Unavailable::Busy) };
+        inner.as_mut().map(task).ok_or(Unavailable::Closed)
     }
 
     /// Does something with it, unless another caller does at this moment.
-    pub(crate) fn try_now<R>(&self, task: impl FnOnce(&mut T) -> R) -> Result<R, Away> {
-        let guard = self.ours().ok_or(Away::Elsewhere)?.try_lock().ok_or(Away::Busy)?;
-        let Ok(mut inner) = guard.try_borrow_mut() else { return Err(Away::Busy) };
-        inner.as_mut().map(task).ok_or(Away::Closed)
+    pub(crate) fn try_now<R>(&self, task: impl FnOnce(&mut T) -> R) -> Result<R, Unavailable> {
+        let guard = self.ours().ok_or(Unavailable::Elsewhere)?.try_lock().ok_or(Unavailable::Busy)?;
+        let Ok(mut inner) = guard.try_borrow_mut() else { return Err(Unavailable::Busy) };
+        inner.as_mut().map(task).ok_or(Unavailable::Closed)
     }
 
     /// Does something with it, or says why not.

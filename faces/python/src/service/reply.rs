@@ -4,7 +4,7 @@
 //! within a turn.
 
 use super::error::fault;
-use super::owned::Away;
+use super::owned::Unavailable;
 use crate::forks::Process;
 use crate::payload::Payload;
 use parking_lot::Mutex;
@@ -139,7 +139,7 @@ impl Reply {
     /// What is to be locked; an error in another process, where a thread that did not follow may have locked
     /// it.
     fn ours(&self, py: Python<'_>) -> PyResult<&Mutex<Option<Inner>>> {
-        if self.process.is_this() { Ok(&self.inner) } else { Err(Away::Elsewhere.raise(py)) }
+        if self.process.is_this() { Ok(&self.inner) } else { Err(Unavailable::Elsewhere.raise(py)) }
     }
 
     fn watched(&self, py: Python<'_>, watch: fn(&mut Inner, &Waker)) -> PyResult<bool> {

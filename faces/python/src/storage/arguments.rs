@@ -1,36 +1,36 @@
-//! What callers hand over, looked at before anything is done.
+//! Arguments of kinds that Python has no type for, checked before anything is done.
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use std::path::PathBuf;
 
-/// A word that may be left out, and says something where it is there: `None` is none of its values.
-pub(crate) enum Word<T> {
-    Left,
-    Said(T),
+/// A keyword argument that may be omitted. `None` is none of its values.
+pub(crate) enum Keyword<T> {
+    Omitted,
+    Given(T),
 }
 
-impl<T> Word<T> {
-    pub(crate) fn said(self) -> Option<T> {
+impl<T> Keyword<T> {
+    pub(crate) fn given(self) -> Option<T> {
         match self {
-            Word::Left => None,
-            Word::Said(value) => Some(value),
+            Keyword::Omitted => None,
+            Keyword::Given(value) => Some(value),
         }
     }
 }
 
-impl<'a, 'py, T: FromPyObject<'a, 'py>> FromPyObject<'a, 'py> for Word<T> {
+impl<'a, 'py, T: FromPyObject<'a, 'py>> FromPyObject<'a, 'py> for Keyword<T> {
     type Error = T::Error;
 
     fn extract(value: Borrowed<'a, 'py, PyAny>) -> Result<Self, T::Error> {
-        value.extract().map(Word::Said)
+        value.extract().map(Keyword::Given)
     }
 }
 
-/// Where files are, or are to be: not nowhere, of which the operating system says only that it is not there.
-pub(crate) struct Place(pub(crate) PathBuf);
+/// A path, which is not empty: of an empty one the operating system says only that there is no such file.
+pub(crate) struct PathArgument(pub(crate) PathBuf);
 
-impl<'a, 'py> FromPyObject<'a, 'py> for Place {
+impl<'a, 'py> FromPyObject<'a, 'py> for PathArgument {
     type Error = PyErr;
 
     fn extract(value: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
@@ -38,6 +38,6 @@ impl<'a, 'py> FromPyObject<'a, 'py> for Place {
         if path.as_os_str().is_empty() {
             return Err(PyValueError::new_err("the path is empty"));
         }
-        Ok(Place(path))
+        Ok(PathArgument(path))
     }
 }

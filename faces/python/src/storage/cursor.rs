@@ -2,12 +2,12 @@
 
 use super::bell::Bell;
 use super::entry::Entry;
-use super::following::{self, Followed};
+use super::following::{self, Source};
 use super::log::Log;
-use super::query::Words;
+use super::query::QueryArguments;
 use super::search;
 use super::shared::{Seat, Shared};
-use super::walk::{Entrywise, Walk};
+use super::walk::{EntryWalk, Walk};
 use pyo3::prelude::*;
 use std::sync::Arc;
 use thalweg_log::Ended;
@@ -18,17 +18,17 @@ use thalweg_log::Ended;
 /// meanwhile.
 #[pyclass(module = "thalweg", frozen)]
 pub(crate) struct Cursor {
-    seat: Arc<Seat<Entrywise>>,
+    seat: Arc<Seat<EntryWalk>>,
     log: Arc<thalweg_log::Log>,
 }
 
 impl Cursor {
     pub(crate) fn new(log: &Log, walk: Walk) -> PyResult<Cursor> {
-        Ok(Cursor { seat: log.shared.seat(Entrywise::new(walk))?, log: log.log.clone() })
+        Ok(Cursor { seat: log.shared.seat(EntryWalk::new(walk))?, log: log.log.clone() })
     }
 }
 
-impl Followed for Cursor {
+impl Source for Cursor {
     fn shared(&self) -> &Arc<Shared> {
         self.seat.shared()
     }
@@ -68,7 +68,8 @@ impl Cursor {
         checkpoint: bool,
         uncommitted: bool,
     ) -> PyResult<()> {
-        let query = Words { start, end, after, exact, offset, tail, checkpoint, uncommitted }.query()?;
+        let query =
+            QueryArguments { start, end, after, exact, offset, tail, checkpoint, uncommitted }.query()?;
         if self.seat.with(|entries| entries.is_long(&query))? {
             search::index(py, self.seat.shared(), &self.log, &query)?;
         }
@@ -104,7 +105,7 @@ impl Cursor {
 
     /// Goes on behind damage.
     fn resume(&self) -> PyResult<()> {
-        self.seat.with(Entrywise::resume)
+        self.seat.with(EntryWalk::resume)
     }
 
     /// Payload bytes that had been purged before the cursor came to them.

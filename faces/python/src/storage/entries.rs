@@ -3,7 +3,7 @@
 use super::entry::Entry;
 use super::log::Log;
 use super::shared::Seat;
-use super::walk::Entrywise;
+use super::walk::EntryWalk;
 use pyo3::prelude::*;
 use std::sync::Arc;
 
@@ -13,12 +13,12 @@ use std::sync::Arc;
 /// its missing half was passed over in silence. After `resume()` it goes on behind the damage.
 #[pyclass(module = "thalweg", frozen)]
 pub(crate) struct Entries {
-    seat: Arc<Seat<Entrywise>>,
+    seat: Arc<Seat<EntryWalk>>,
     log: Py<Log>,
 }
 
 impl Entries {
-    pub(crate) fn new(log: Py<Log>, seat: Arc<Seat<Entrywise>>) -> Entries {
+    pub(crate) fn new(log: Py<Log>, seat: Arc<Seat<EntryWalk>>) -> Entries {
         Entries { seat, log }
     }
 }

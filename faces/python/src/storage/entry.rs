@@ -3,7 +3,7 @@
 //! The time is kept as an object, which Python loads without a call; so it is made for each entry, read or
 //! not, unless it is that of the one before.
 
-use super::pin::{Lent, Pin};
+use super::pin::{Pin, PinnedBytes};
 use super::walk::Step;
 use pyo3::exceptions::PyIndexError;
 use pyo3::ffi;
@@ -15,12 +15,12 @@ use std::sync::Arc;
 use thalweg_log::Time;
 
 /// An entry, and what keeps its payload mapped.
-struct Found {
+struct EntryFields {
     offset: u64,
     /// What [`Entry::time`] says.
     time: Time,
     last: bool,
-    lent: Lent,
+    lent: PinnedBytes,
 }
 
 /// One entry of a log. It is bytes-like: `len(entry)`, `entry[0]`, `memoryview(entry)` and `entry.data` look
@@ -30,7 +30,7 @@ pub(crate) struct Entry {
     /// Microseconds since the Unix epoch: the time of its transaction.
     #[pyo3(get)]
     time: Py<PyInt>,
-    found: UnsafeCell<Found>,
+    found: UnsafeCell<EntryFields>,
 }
 
 // SAFETY: what is inside changes only in `Spares::entry`, which holds the interpreter's lock and the only
@@ -38,7 +38,7 @@ pub(crate) struct Entry {
 unsafe impl Sync for Entry {}
 
 impl Entry {
-    fn found(&self) -> &Found {
+    fn found(&self) -> &EntryFields {
         // SAFETY: the caller has a reference of its own, so nothing is changed meanwhile.
         unsafe { &*self.found.get() }
     }
@@ -83,7 +83,7 @@ impl Entry {
     }
 
     fn __repr__(&self) -> String {
-        let (Found { offset, lent, .. }, time) = (self.found(), &self.time);
+        let (EntryFields { offset, lent, .. }, time) = (self.found(), &self.time);
         format!("<thalweg.Entry offset={offset} time={time} length={}>", lent.length)
     }
 
@@ -142,7 +142,7 @@ impl Spares {
                 }
             }
         }
-        let found = Found { offset, time, last, lent: Lent { pin: pin.clone(), place, length } };
+        let found = EntryFields { offset, time, last, lent: PinnedBytes { pin: pin.clone(), place, length } };
         let entry = Py::new(py, Entry { time: said, found: UnsafeCell::new(found) })?;
         self.0[0] = Some(entry.clone_ref(py));
         Ok(entry)

@@ -19,25 +19,25 @@ use thalweg_log::{Cursor, NewLogs};
 use thalweg_sys::socket::SLEEP_MAX;
 
 /// A follower of a store.
-pub(crate) trait Following: Clone + Send {
+pub(crate) trait Follower: Clone + Send {
     /// Whether something was committed that was not looked at, or files were removed since.
     fn is_news(&self) -> bool;
 }
 
-impl Following for Cursor {
+impl Follower for Cursor {
     fn is_news(&self) -> bool {
         self.wait(Some(Duration::ZERO))
     }
 }
 
-impl Following for NewLogs {
+impl Follower for NewLogs {
     fn is_news(&self) -> bool {
         self.wait(Some(Duration::ZERO))
     }
 }
 
 /// What Python has of a follower of a store.
-pub(crate) trait Followed {
+pub(crate) trait Source {
     fn shared(&self) -> &Arc<Shared>;
 
     /// Whether there is something to be told now: what was followed, why it is not, or that nothing more
@@ -46,7 +46,7 @@ pub(crate) trait Followed {
 }
 
 /// Sleeps until there is news for the follower in a seat, or `timeout` seconds are over; whether there is.
-pub(crate) fn wait<T, F: Following>(
+pub(crate) fn wait<T, F: Follower>(
     py: Python<'_>,
     seat: &Seat<T>,
     timeout: Option<f64>,
@@ -75,13 +75,13 @@ fn deadline_in(seconds: f64) -> PyResult<Option<Instant>> {
 }
 
 /// Whether there is news; nothing if there is none.
-fn look<T, F: Following>(seat: &Seat<T>, who: impl Fn(&T) -> &F) -> PyResult<Option<bool>> {
+fn look<T, F: Follower>(seat: &Seat<T>, who: impl Fn(&T) -> &F) -> PyResult<Option<bool>> {
     let is_news = seat.with(|sits| who(sits).is_news())?;
     Ok(is_news.then_some(true))
 }
 
 /// Sleeps until there is news, every sleeper was woken, or the sleep was long enough.
-fn sleep<T, F: Following>(
+fn sleep<T, F: Follower>(
     py: Python<'_>,
     seat: &Seat<T>,
     longest: Duration,
@@ -106,7 +106,7 @@ fn sleep<T, F: Following>(
 }
 
 /// Has `bell` rung by the next commit. `true`: there is news already, and it need not be waited for.
-pub(crate) fn arm<T, F: Following>(seat: &Seat<T>, bell: &Bell, who: impl Fn(&T) -> &F) -> PyResult<bool> {
+pub(crate) fn arm<T, F: Follower>(seat: &Seat<T>, bell: &Bell, who: impl Fn(&T) -> &F) -> PyResult<bool> {
     let waker = bell.waker_for(seat.shared())?;
     let maps = seat.shared().with(|open| open.maps.clone())?;
     // The waker stays until the next wake or the bell's end. Closing the store empties this seat
@@ -137,7 +137,7 @@ pub(crate) fn which(py: Python<'_>, bell: &Bell, sources: &[Bound<'_, PyAny>]) -
     Ok(places.filter(|(_, source)| source.look(py)).map(|(place, _)| place).collect())
 }
 
-fn followed<'a>(source: &'a Bound<'_, PyAny>) -> PyResult<&'a dyn Followed> {
+fn followed<'a>(source: &'a Bound<'_, PyAny>) -> PyResult<&'a dyn Source> {
     match source.cast_exact::<cursor::Cursor>() {
         Ok(cursor) => Ok(cursor.get()),
         Err(_) => Ok(source.cast::<new_logs::NewLogs>()?.get()),

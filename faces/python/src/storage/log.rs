@@ -2,11 +2,11 @@
 
 use super::cursor::Cursor;
 use super::entries::Entries;
-use super::query::Words;
+use super::query::QueryArguments;
 use super::scan::{Memory, Scan};
 use super::search;
 use super::shared::{Seat, Shared};
-use super::walk::{Entrywise, Walk};
+use super::walk::{EntryWalk, Walk};
 use crate::error;
 use crate::payload::Payload;
 use parking_lot::Mutex;
@@ -21,7 +21,7 @@ pub(crate) struct Log {
     pub(crate) shared: Arc<Shared>,
     pub(crate) log: Arc<thalweg_log::Log>,
     /// What the last query was made with, for the next one: most of what a short query costs is making that.
-    idle: Mutex<Option<Arc<Seat<Entrywise>>>>,
+    idle: Mutex<Option<Arc<Seat<EntryWalk>>>>,
     pub(crate) memory: Arc<Memory>,
 }
 
@@ -71,12 +71,12 @@ impl Log {
         py: Python<'py>,
         entries: &Bound<'py, PyAny>,
         wait: bool,
-        taken: impl Fn(Bound<'py, PyAny>) -> PyResult<Timed<'py>>,
+        taken: impl Fn(Bound<'py, PyAny>) -> PyResult<TimedPayload<'py>>,
     ) -> PyResult<usize> {
         let (mut entries, failed) = (entries.try_iter()?, Cell::new(None));
         let note = |error| failed.set(Some(error));
         let taken = std::iter::from_fn(|| entries.next()?.and_then(&taken).map_err(note).ok());
-        let bytes = |(_, data): &Timed<'_>| data.bytes().len();
+        let bytes = |(_, data): &TimedPayload<'_>| data.bytes().len();
         let groups = self.shared.with(|open| Some(open.opened.own()?.runs(taken, bytes)))?;
         let (mut count, mut ticket) = (0, 0);
         for group in groups.ok_or_else(error::read_only)? {
@@ -98,19 +98,19 @@ impl Log {
     }
 
     /// What goes through a query's entries.
-    fn walker(&self, py: Python<'_>, query: &Query) -> PyResult<Arc<Seat<Entrywise>>> {
+    fn walker(&self, py: Python<'_>, query: &Query) -> PyResult<Arc<Seat<EntryWalk>>> {
         let idle = self.idle.lock().take();
         // Its seat may have been taken away, because it was idle for long or the store is closed. Then no
         // other gets one either.
         match idle.filter(|seat| seat.try_with(|entries| entries.again(query)) == Some(true)) {
             Some(seat) => Ok(seat),
-            None => self.shared.seat(Entrywise::new(self.begin(py, query, false)?)),
+            None => self.shared.seat(EntryWalk::new(self.begin(py, query, false)?)),
         }
     }
 
     /// Keeps a walker for the next query.
-    pub(crate) fn keep(&self, seat: &Arc<Seat<Entrywise>>) {
-        if seat.try_with(Entrywise::rest).is_some() {
+    pub(crate) fn keep(&self, seat: &Arc<Seat<EntryWalk>>) {
+        if seat.try_with(EntryWalk::rest).is_some() {
             let before = self.idle.lock().replace(seat.clone());
             drop(before);
         }
@@ -195,7 +195,8 @@ impl Log {
         checkpoint: bool,
         uncommitted: bool,
     ) -> PyResult<Entries> {
-        let query = Words { start, end, after, exact, offset, tail, checkpoint, uncommitted }.query()?;
+        let query =
+            QueryArguments { start, end, after, exact, offset, tail, checkpoint, uncommitted }.query()?;
         Ok(Entries::new(slf.clone().unbind(), slf.get().walker(slf.py(), &query)?))
     }
 
@@ -216,7 +217,8 @@ impl Log {
         uncommitted: bool,
         limit: usize,
     ) -> PyResult<Scan> {
-        let query = Words { start, end, after, exact, offset, tail, checkpoint, uncommitted }.query()?;
+        let query =
+            QueryArguments { start, end, after, exact, offset, tail, checkpoint, uncommitted }.query()?;
         Scan::new(self, self.begin(py, &query, false)?, limit)
     }
 
@@ -235,7 +237,8 @@ impl Log {
         checkpoint: bool,
         uncommitted: bool,
     ) -> PyResult<Cursor> {
-        let query = Words { start, end, after, exact, offset, tail, checkpoint, uncommitted }.query()?;
+        let query =
+            QueryArguments { start, end, after, exact, offset, tail, checkpoint, uncommitted }.query()?;
         Cursor::new(self, self.begin(py, &query, true)?)
     }
 
@@ -255,4 +258,4 @@ impl Log {
 }
 
 /// An entry that is about to be appended.
-type Timed<'py> = (Time, Payload<'py>);
+type TimedPayload<'py> = (Time, Payload<'py>);

@@ -1,8 +1,8 @@
 //! Which logs are new: polled, waited for, or watched by an event loop.
 
 use super::bell::Bell;
-use super::following::{self, Followed};
-use super::shared::{Seat, Shared, Sits};
+use super::following::{self, Source};
+use super::shared::{Occupant, Seat, Shared};
 use crate::error;
 use pyo3::prelude::*;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ impl Listener {
     }
 }
 
-impl Sits for Listener {}
+impl Occupant for Listener {}
 
 /// Hears of logs as they become visible, each once, in the order of their creation. Made by `Store.new_logs`.
 ///
@@ -47,7 +47,7 @@ impl NewLogs {
     }
 }
 
-impl Followed for NewLogs {
+impl Source for NewLogs {
     fn shared(&self) -> &Arc<Shared> {
         self.seat.shared()
     }

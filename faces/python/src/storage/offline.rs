@@ -1,7 +1,7 @@
 //! What is done to the files of a store that need not be open: verifying, backing up, restoring, taking
 //! apart.
 
-use super::arguments::Place;
+use super::arguments::PathArgument;
 use super::report::{Damage, Report};
 use crate::error;
 use parking_lot::Mutex;
@@ -11,7 +11,7 @@ use thalweg_log::{Disk, Piece};
 
 /// Verifies every bit of every file of the store in the directory `path`, and changes nothing.
 #[pyfunction]
-pub(crate) fn verify(py: Python<'_>, path: Place) -> PyResult<Report> {
+pub(crate) fn verify(py: Python<'_>, path: PathArgument) -> PyResult<Report> {
     let verified = py.detach(move || thalweg_log::verify(&Disk::Real, &path.0));
     verified.map(Report::from).map_err(|error| error::open(&error))
 }
@@ -21,7 +21,7 @@ pub(crate) fn verify(py: Python<'_>, path: Place) -> PyResult<Report> {
 /// where the file system knows them. It holds everything that was durable before the call, in "os" mode
 /// everything that was appended.
 #[pyfunction]
-pub(crate) fn backup(py: Python<'_>, source: Place, to: Place) -> PyResult<Backup> {
+pub(crate) fn backup(py: Python<'_>, source: PathArgument, to: PathArgument) -> PyResult<Backup> {
     let done = py.detach(move || thalweg_log::backup(&Disk::Real, &source.0, &to.0));
     done.map(Backup::from).map_err(|error| error::backup(&error))
 }
@@ -29,7 +29,7 @@ pub(crate) fn backup(py: Python<'_>, source: Place, to: Place) -> PyResult<Backu
 /// Puts a backup back, to the directory `to`, which is empty or not there. All of it is verified first;
 /// `Damaged` names what is. The backup stays as it is.
 #[pyfunction]
-pub(crate) fn restore(py: Python<'_>, backup: Place, to: Place) -> PyResult<Backup> {
+pub(crate) fn restore(py: Python<'_>, backup: PathArgument, to: PathArgument) -> PyResult<Backup> {
     let done = py.detach(move || thalweg_log::restore(&Disk::Real, &backup.0, &to.0));
     done.map(Backup::from).map_err(|error| error::backup(&error))
 }
@@ -38,7 +38,7 @@ pub(crate) fn restore(py: Python<'_>, backup: Place, to: Place) -> PyResult<Back
 /// have the store open: what is being written may look torn. A file that cannot be read raises once; `next`
 /// goes on with the next file.
 #[pyfunction]
-pub(crate) fn parse(py: Python<'_>, path: Place) -> PyResult<Parse> {
+pub(crate) fn parse(py: Python<'_>, path: PathArgument) -> PyResult<Parse> {
     let parse = py.detach(move || thalweg_log::parse(&Disk::Real, &path.0));
     Ok(Parse { parse: Mutex::new(parse.map_err(|error| error::open(&error))?) })
 }

@@ -43,13 +43,13 @@ impl Pin {
 
 /// A payload, with what keeps it mapped.
 #[derive(Clone, Debug)]
-pub(crate) struct Lent {
+pub(crate) struct PinnedBytes {
     pub(crate) pin: Arc<Pin>,
     pub(crate) place: u32,
     pub(crate) length: u32,
 }
 
-impl Lent {
+impl PinnedBytes {
     pub(crate) fn bytes(&self) -> &[u8] {
         // SAFETY: `place` and `length` are those of a slice that a reader gave out and that lies in this map
         // (`Pin::place_of`); the map lives as long as the pin, and what was published is never stored to

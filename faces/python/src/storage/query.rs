@@ -6,7 +6,7 @@ use thalweg_log::{Query, Start};
 
 /// The keywords that say where a query begins and what it takes. Of those that say where, one may be given.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Words {
+pub(crate) struct QueryArguments {
     pub(crate) start: Option<u64>,
     pub(crate) end: Option<u64>,
     pub(crate) after: Option<u64>,
@@ -17,22 +17,22 @@ pub(crate) struct Words {
     pub(crate) uncommitted: bool,
 }
 
-impl Words {
+impl QueryArguments {
     /// On the way of every read: what is not given costs no more than a look.
     #[inline]
     pub(crate) fn query(self) -> PyResult<Query> {
-        let Words { start, end, after, exact, offset, tail, checkpoint, uncommitted } = self;
+        let QueryArguments { start, end, after, exact, offset, tail, checkpoint, uncommitted } = self;
         let given = [start.is_some(), after.is_some(), exact.is_some(), offset.is_some(), tail, checkpoint];
         if given.iter().filter(|given| **given).count() > 1 {
             return Err(two_places());
         }
         let start = match self {
-            Words { start: Some(time), .. } => Start::Time(time),
-            Words { after: Some(time), .. } => Start::After(time),
-            Words { exact: Some(time), .. } => Start::Exact(time),
-            Words { offset: Some(offset), .. } => Start::Offset(offset),
-            Words { tail: true, .. } => Start::Tail,
-            Words { checkpoint: true, .. } => Start::Checkpoint,
+            QueryArguments { start: Some(time), .. } => Start::Time(time),
+            QueryArguments { after: Some(time), .. } => Start::After(time),
+            QueryArguments { exact: Some(time), .. } => Start::Exact(time),
+            QueryArguments { offset: Some(offset), .. } => Start::Offset(offset),
+            QueryArguments { tail: true, .. } => Start::Tail,
+            QueryArguments { checkpoint: true, .. } => Start::Checkpoint,
             _ => Start::First,
         };
         Ok(Query { start, end, uncommitted })

@@ -7,7 +7,7 @@
 use super::column::{Column, Which};
 use super::log::Log;
 use super::pin::Pin;
-use super::shared::{Seat, Sits};
+use super::shared::{Occupant, Seat};
 use super::walk::Walk;
 use crate::error;
 use parking_lot::Mutex;
@@ -37,22 +37,22 @@ const KEPT_ENTRIES_MAX: usize = 1 << 16;
 /// Iterates over batches of entries. Made by `Log.scan`.
 #[pyclass(module = "thalweg", frozen)]
 pub(crate) struct Scan {
-    seat: Arc<Seat<Batchwise>>,
+    seat: Arc<Seat<BatchWalk>>,
     log: Arc<thalweg_log::Log>,
     memory: Arc<Memory>,
     limit: usize,
 }
 
 /// A walk that fills batches, for one thread at a time.
-struct Batchwise {
+struct BatchWalk {
     walk: Walk,
     /// Entries of the next batch, unless there is memory for more.
     size: usize,
 }
 
-impl Sits for Batchwise {}
+impl Occupant for BatchWalk {}
 
-impl Batchwise {
+impl BatchWalk {
     /// Fills the next batch, of at most `limit` entries; the batch behind one that was full is larger.
     fn fill(&mut self, rows: &mut Rows, limit: usize) -> Result<(), ReadError> {
         let size = limit.min(self.size.max(rows.times.len()));
@@ -125,7 +125,7 @@ impl Scan {
         if limit == 0 || limit > LIMIT_MAX {
             return Err(PyValueError::new_err(format!("a batch holds 1 to {LIMIT_MAX} entries")));
         }
-        let seat = log.shared.seat(Batchwise { walk, size: limit.min(FIRST) })?;
+        let seat = log.shared.seat(BatchWalk { walk, size: limit.min(FIRST) })?;
         Ok(Scan { seat, log: log.log.clone(), memory: log.memory.clone(), limit })
     }
 }

@@ -21,7 +21,7 @@ static STORES: Mutex<Vec<Weak<Shared>>> = Mutex::new(Vec::new());
 
 pub(crate) struct Shared {
     pub(crate) directory: Option<PathBuf>,
-    store: Closable<Open>,
+    store: Closable<OpenStore>,
     seats: Mutex<Seats>,
     forked: OnceLock<()>,
 }
@@ -34,7 +34,7 @@ struct Seats {
 }
 
 /// A store that is open, and its words.
-pub(crate) struct Open {
+pub(crate) struct OpenStore {
     pub(crate) opened: AnyStore,
     pub(crate) maps: Maps,
 }
@@ -47,7 +47,7 @@ pub(crate) struct Seat<T> {
 }
 
 /// What may sit in a seat.
-pub(crate) trait Sits: Send {
+pub(crate) trait Occupant: Send {
     /// Whether it is not in use now, and stays only because it may be soon.
     fn is_idle(&self) -> bool {
         false
@@ -59,7 +59,7 @@ trait Vacate: Send + Sync {
     fn vacate_idle(&self);
 }
 
-impl<T: Sits> Vacate for Seat<T> {
+impl<T: Occupant> Vacate for Seat<T> {
     fn vacate(&self) {
         let leaves = self.walker.lock().take();
         drop(leaves);
@@ -115,7 +115,7 @@ impl<T> Drop for Seat<T> {
 
 impl Shared {
     pub(crate) fn new(opened: AnyStore, directory: Option<PathBuf>) -> Arc<Shared> {
-        let store = Closable::new(Open { maps: opened.maps(), opened });
+        let store = Closable::new(OpenStore { maps: opened.maps(), opened });
         let (seats, forked) = (Mutex::default(), OnceLock::new());
         let shared = Arc::new(Shared { directory, store, seats, forked });
         let mut stores = STORES.lock();
@@ -136,13 +136,13 @@ impl Shared {
 
     /// The store, unless this is a child that inherited it.
     #[inline]
-    fn ours(&self) -> Option<&Closable<Open>> {
+    fn ours(&self) -> Option<&Closable<OpenStore>> {
         self.forked.get().is_none().then_some(&self.store)
     }
 
     /// Does something short with the store. It must not call Python.
     #[inline]
-    pub(crate) fn with<R>(&self, task: impl FnOnce(&Open) -> R) -> PyResult<R> {
+    pub(crate) fn with<R>(&self, task: impl FnOnce(&OpenStore) -> R) -> PyResult<R> {
         self.ours().and_then(|store| store.with(task)).ok_or_else(|| self.over())
     }
 
@@ -159,7 +159,7 @@ impl Shared {
 
     /// Gives a walk a seat, from which closing the store takes it. In a store that was closed meanwhile it
     /// gets none.
-    pub(crate) fn seat<T: Sits + 'static>(self: &Arc<Self>, walker: T) -> PyResult<Arc<Seat<T>>> {
+    pub(crate) fn seat<T: Occupant + 'static>(self: &Arc<Self>, walker: T) -> PyResult<Arc<Seat<T>>> {
         self.with(|_| {
             let mut seats = self.seats.lock();
             let place = seats.free.pop().unwrap_or(seats.places.len());

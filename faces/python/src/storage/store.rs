@@ -1,6 +1,6 @@
 //! Stores: opening, the logs in them, housekeeping, and the end.
 
-use super::arguments::{Place, Word};
+use super::arguments::{Keyword, PathArgument};
 use super::log::Log;
 use super::new_logs::NewLogs;
 use super::offline::Backup;
@@ -39,7 +39,7 @@ pub(crate) fn now() -> u64 {
 #[allow(clippy::too_many_arguments, reason = "keywords")]
 pub(crate) fn open(
     py: Python<'_>,
-    path: Option<Place>,
+    path: Option<PathArgument>,
     durability: &str,
     read_only: bool,
     segment_bytes_min: Option<u32>,
@@ -50,7 +50,7 @@ pub(crate) fn open(
 ) -> PyResult<Store> {
     let durability: Durability = durability.parse().map_err(PyValueError::new_err::<String>)?;
     // Where it is must not depend on where this process goes later.
-    let path = path.map(|Place(path)| std::path::absolute(path)).transpose()?;
+    let path = path.map(|PathArgument(path)| std::path::absolute(path)).transpose()?;
     if path.is_none() != (durability == Durability::Memory) || path.is_none() && read_only {
         return Err(PyValueError::new_err("a store in memory has no path, and every other one has"));
     }
@@ -144,16 +144,16 @@ impl Store {
     /// time this returns, when no log needs anything in them; the newest is ended for that when all that is
     /// in it goes. More goes when a word is left out, so one that is there has to say something: `None` is
     /// refused. So are `before` and `destroy` at once.
-    #[pyo3(signature = (log=Word::Left, *, before=Word::Left, destroy=false, count_entries=false))]
+    #[pyo3(signature = (log=Keyword::Omitted, *, before=Keyword::Omitted, destroy=false, count_entries=false))]
     fn purge(
         &self,
         py: Python<'_>,
-        log: Word<String>,
-        before: Word<u64>,
+        log: Keyword<String>,
+        before: Keyword<u64>,
         destroy: bool,
         count_entries: bool,
     ) -> PyResult<Vec<Purged>> {
-        let (log, before) = (log.said(), before.said());
+        let (log, before) = (log.given(), before.given());
         if destroy && before.is_some() {
             let both =
                 "a purge lets go of what lies before a time, or destroys logs: give one of before, destroy";
@@ -208,8 +208,8 @@ impl Store {
 
     /// Writes a backup of it, while it is written, to the directory `to`, which is empty or not there; see
     /// the function of that name. What was appended before is in it.
-    fn backup(&self, py: Python<'_>, to: Place) -> PyResult<Backup> {
-        let Place(to) = to;
+    fn backup(&self, py: Python<'_>, to: PathArgument) -> PyResult<Backup> {
+        let PathArgument(to) = to;
         let in_use = self.shared.enter()?;
         let done = py.detach(move || in_use.backup(&to));
         done.map(Backup::from).map_err(|error| error::backup(&error))

@@ -1,7 +1,7 @@
 //! Entries that are written together.
 
 use super::log::Log;
-use super::shared::{Seat, Shared, Sits};
+use super::shared::{Occupant, Seat, Shared};
 use crate::error;
 use crate::payload::Payload;
 use pyo3::exceptions::PyValueError;
@@ -47,7 +47,7 @@ impl Pending {
     }
 }
 
-impl Sits for Pending {}
+impl Occupant for Pending {}
 
 /// Entries of one or several logs that are written together, or not at all. Made by `Store.transaction`.
 ///

@@ -3,7 +3,7 @@
 use super::entry::{Entry, Spares};
 use super::pin::Pin;
 use super::search;
-use super::shared::{Seat, Sits};
+use super::shared::{Occupant, Seat};
 use crate::error;
 use pyo3::prelude::*;
 use std::sync::Arc;
@@ -103,7 +103,7 @@ fn unmapped(segment: u32) -> ReadError {
 }
 
 /// A walk that hands out entries.
-pub(crate) struct Entrywise {
+pub(crate) struct EntryWalk {
     pub(crate) walk: Walk,
     spares: Spares,
     /// What was found by looking ahead, and was not taken.
@@ -112,7 +112,7 @@ pub(crate) struct Entrywise {
     idle: bool,
 }
 
-impl Sits for Entrywise {
+impl Occupant for EntryWalk {
     fn is_idle(&self) -> bool {
         self.idle
     }
@@ -135,12 +135,12 @@ impl Obstacle {
     }
 }
 
-impl Entrywise {
-    pub(crate) fn new(walk: Walk) -> Entrywise {
-        Entrywise { walk, spares: Spares::default(), came: None, idle: false }
+impl EntryWalk {
+    pub(crate) fn new(walk: Walk) -> EntryWalk {
+        EntryWalk { walk, spares: Spares::default(), came: None, idle: false }
     }
 
-    /// Is of no use any more, unless [`Entrywise::again`] makes it of use.
+    /// Is of no use any more, unless [`EntryWalk::again`] makes it of use.
     pub(crate) fn rest(&mut self) {
         self.idle = true;
     }
@@ -235,17 +235,17 @@ impl Entrywise {
     }
 }
 
-impl Seat<Entrywise> {
+impl Seat<EntryWalk> {
     /// The next entry for Python.
     #[inline]
     pub(crate) fn next(&self, py: Python<'_>, log: &thalweg_log::Log) -> PyResult<Option<Py<Entry>>> {
-        self.step(py, log, Entrywise::next)
+        self.step(py, log, EntryWalk::next)
     }
 
     /// The same for a caller that may have looked ahead.
     #[inline]
     pub(crate) fn take(&self, py: Python<'_>, log: &thalweg_log::Log) -> PyResult<Option<Py<Entry>>> {
-        self.step(py, log, Entrywise::take)
+        self.step(py, log, EntryWalk::take)
     }
 
     #[inline(always)]
@@ -253,7 +253,7 @@ impl Seat<Entrywise> {
         &self,
         py: Python<'_>,
         log: &thalweg_log::Log,
-        how: impl FnOnce(&mut Entrywise, Python<'_>, &mut Option<Obstacle>) -> Option<Py<Entry>>,
+        how: impl FnOnce(&mut EntryWalk, Python<'_>, &mut Option<Obstacle>) -> Option<Py<Entry>>,
     ) -> PyResult<Option<Py<Entry>>> {
         let mut obstacle = None;
         let next = self.try_with(|entries| how(entries, py, &mut obstacle));

@@ -27,7 +27,7 @@ use super::state::{Posting, State, wanted};
 use super::task::Tasks;
 use super::{decode, encode};
 use crate::forks::Process;
-use crate::service::{Away, Raise, endpoint};
+use crate::service::{Raise, Unavailable, endpoint};
 use parking_lot::Mutex;
 use pyo3::exceptions::{PyBlockingIOError, PyException, PyRecursionError, PyTimeoutError, PyValueError};
 use pyo3::prelude::*;
@@ -252,7 +252,7 @@ impl Desk {
 
 impl Desk {
     fn check(&self, py: Python<'_>) -> PyResult<()> {
-        if self.process.is_this() { Ok(()) } else { Err(Away::Elsewhere.raise(py)) }
+        if self.process.is_this() { Ok(()) } else { Err(Unavailable::Elsewhere.raise(py)) }
     }
 
     /// Sends what was said, in whatever thread. The event loop sees to what came with that.

@@ -12,14 +12,14 @@ use pyo3::prelude::*;
 use std::cell::{Cell, RefCell};
 
 /// One value, taken and put whole: there never is a reference into it.
-pub(crate) struct Kept<T>(Cell<T>);
+pub(crate) struct GilCell<T>(Cell<T>);
 
 // SAFETY: every method takes a `Python` token, so only the thread that holds the interpreter's lock is in
 // here, and none of them gives that lock away half-way: what a replaced value runs when it is dropped, runs
 // after the store.
-unsafe impl<T: Send> Sync for Kept<T> {}
+unsafe impl<T: Send> Sync for GilCell<T> {}
 
-impl<T> Kept<T> {
+impl<T> GilCell<T> {
     pub(crate) const fn new(value: T) -> Self {
         Self(Cell::new(value))
     }
@@ -35,21 +35,21 @@ impl<T> Kept<T> {
     }
 }
 
-impl<T: Copy> Kept<T> {
+impl<T: Copy> GilCell<T> {
     #[inline]
     pub(crate) fn get(&self, _: Python<'_>) -> T {
         self.0.get()
     }
 }
 
-impl<T: Default> Kept<T> {
+impl<T: Default> GilCell<T> {
     #[inline]
     pub(crate) fn take(&self, _: Python<'_>) -> T {
         self.0.take()
     }
 }
 
-impl<T> Kept<Option<Py<T>>> {
+impl<T> GilCell<Option<Py<T>>> {
     /// Whether there is anything.
     #[inline]
     pub(crate) fn is_some(&self, _: Python<'_>) -> bool {
@@ -79,14 +79,14 @@ impl<T> Kept<Option<Py<T>>> {
 
 /// Something larger, lent to one caller at a time.
 #[derive(Default)]
-pub(crate) struct Held<T>(RefCell<T>);
+pub(crate) struct GilRefCell<T>(RefCell<T>);
 
 // SAFETY: it is lent and taken back only by `with`, under the interpreter's lock. A caller that gives that
 // lock away meanwhile has it marked as lent, so another caller is refused then; the mark itself changes under
 // the lock alone.
-unsafe impl<T: Send> Sync for Held<T> {}
+unsafe impl<T: Send> Sync for GilRefCell<T> {}
 
-impl<T> Held<T> {
+impl<T> GilRefCell<T> {
     pub(crate) const fn new(value: T) -> Self {
         Self(RefCell::new(value))
     }
