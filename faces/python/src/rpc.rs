@@ -118,7 +118,7 @@ impl Caller {
         })
     }
 
-    /// Nobody waits for these calls any more.
+    /// The caller waits for this call no more.
     fn cancel(&self, py: Python<'_>, call: u64) {
         // Closed, or in the middle of another call: then it ends by itself.
         let _ = self.0.try_with(py, |client| client.cancel(CallId::from_number(call)));

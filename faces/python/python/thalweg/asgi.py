@@ -240,7 +240,7 @@ async def _answer(app: Application, scope: Message, body: bytes | str | erlang.P
         is_over = True
     finally:
         if not is_over:
-            # Nobody reads what it may still have to say. One that waits to hear of that sees to its end by itself.
+            # What it may still send is not read. One that waits for the disconnect sees to its end by itself.
             left = True
             if hears > 0:
                 gone.set()

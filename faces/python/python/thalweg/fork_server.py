@@ -124,7 +124,7 @@ class Program:
         return None
 
     def done(self) -> None:
-        """Says that an order was carried out. Nobody may be there to hear it."""
+        """Says that an order was carried out, to a supervisor that may be gone."""
         self._say("ok")
 
     def failed(self, why: object) -> None:

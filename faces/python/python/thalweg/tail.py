@@ -55,8 +55,8 @@ def tail(log: Log, **words: Any) -> "Tail":
 class _Hearing:
     """The bell of one loop, and what waits for it: one for everything that is followed there, as long as anything is.
 
-    It rings once for whatever was committed since it was armed. One native call then says who of those who wait has something to be
-    told, and arms it again; nobody else is woken.
+    It rings once for whatever was committed since it was armed. One native call then says which waiters have something to be told,
+    and arms it again; no other waiter is woken.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -92,7 +92,7 @@ class _Hearing:
         return until
 
     def forget(self, until: asyncio.Future[None]) -> None:
-        """Nobody waits for that any more."""
+        """That wait is over."""
         del self._waiting[until]
 
     def _ring(self) -> None:

@@ -174,7 +174,7 @@ class Worker:
             job.fail(self.describe(wrong))
 
     def changed(self, numbers: list[int]) -> None:
-        """Nobody waits for these jobs any more, or there is credit again."""
+        """These jobs are cancelled, or there is credit again."""
         for number in numbers:
             waiter = self._credit.pop(number, None)
             if waiter is not None and not waiter.done():
@@ -408,7 +408,7 @@ class Worker:
         fcntl.fcntl(self._input, fcntl.F_SETOWN, os.getpid())
         flags = fcntl.fcntl(self._input, fcntl.F_GETFL)
         fcntl.fcntl(self._input, fcntl.F_SETFL, flags | os.O_NONBLOCK | os.O_ASYNC)
-        # Nobody is told of what came before.
+        # What came before is told to no caller.
         self._interrupt(0, None)
 
     def _interrupt(self, _number: int, _frame: FrameType | None) -> None:

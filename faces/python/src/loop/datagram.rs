@@ -259,7 +259,7 @@ impl DatagramTransport {
         self.waiting.with(py, std::mem::take).map(drop)
     }
 
-    /// Nobody knows it any more, and it was not closed.
+    /// Nothing refers to it any more, and it was not closed.
     fn _abandon(&self, py: Python<'_>) -> PyResult<()> {
         self.endpoint.abandon(py)
     }

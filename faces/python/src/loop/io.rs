@@ -100,7 +100,7 @@ impl Target {
         }
     }
 
-    /// Somebody else is told in its place.
+    /// Another target takes its place.
     pub(crate) fn replaced(self, py: Python<'_>, side: Side) -> PyResult<()> {
         match self {
             Self::Stream(stream) => StreamTransport::replaced(stream.bind(py), side),

@@ -205,7 +205,7 @@ impl Mailbox {
         self.owner.get().watch(py, fd, side, target).inspect_err(|_| drop(self.unregister(py, id.number())))
     }
 
-    /// Nothing will resolve a future any more: whoever awaits it hears so. By the loop, if it runs in another
+    /// Nothing will resolve a future any more, so it is cancelled. By the loop, if it runs in another
     /// thread, which alone may touch a future.
     fn cancel(&self, future: &Bound<'_, PyAny>) -> PyResult<()> {
         let py = future.py();

@@ -2,7 +2,7 @@
 //!
 //! Purpose: most callbacks are scheduled by callers that throw the handle away, and are called in a context
 //! that stays empty; making and ending both takes longer than all else that the loop does for such a
-//! callback. Invariants: what is kept here holds nothing; nobody has a reference to it, weak or not, so
+//! callback. Invariants: what is kept here holds nothing; there is no reference to it, weak or not, so
 //! that it is used again cannot be seen. Checked by the tests of handles in `tests/test_loop.py`.
 
 use super::foreign::{self, Weak};
@@ -62,7 +62,7 @@ impl Spare {
         Ok(None)
     }
 
-    /// A handle that was called for the only time, and is a timer's, or known to somebody: who knows it may
+    /// A handle that was called for the only time, and is a timer's, or still referred to: its holder may
     /// read what it called, and in which context.
     #[inline(never)]
     fn end_known(&self, py: Python<'_>, handle: &Py<Handle>) -> PyResult<()> {

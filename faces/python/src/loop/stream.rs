@@ -297,7 +297,7 @@ impl StreamTransport {
         self.outgoing.with(py, Outgoing::clear).map(drop)
     }
 
-    /// Nobody knows it any more, and it was not closed.
+    /// Nothing refers to it any more, and it was not closed.
     fn _abandon(&self, py: Python<'_>) -> PyResult<()> {
         let abandoned = self.endpoint.abandon(py);
         abandoned.and(self.tell_left(py))

@@ -122,14 +122,13 @@ impl Reply {
         Ok(self.ours(py)?.lock().is_none())
     }
 
-    /// Has the server say once, in a later turn, that there is credit again or that nobody waits any more.
+    /// Has the server say once, in a later turn, that there is credit again or that the call is cancelled.
     /// `False`: it is so already.
     fn watch(&self, py: Python<'_>) -> PyResult<bool> {
         self.watched(py, Inner::changed)
     }
 
-    /// Has the server say once, in a later turn, that nobody waits for the answer any more. `False`: it is so
-    /// already.
+    /// Has the server say once, in a later turn, that the call is cancelled. `False`: it is already.
     fn watch_cancel(&self, py: Python<'_>) -> PyResult<bool> {
         self.watched(py, Inner::when_cancelled)
     }

@@ -158,7 +158,7 @@ fn integer(py: Python<'_>, number: u64) -> Py<PyInt> {
 /// Gives an entry another time.
 ///
 /// # Safety
-/// Nobody else has a reference to the entry.
+/// The caller's is the only reference to the entry.
 #[inline]
 unsafe fn set_time(py: Python<'_>, entry: &Py<Entry>, time: Py<PyInt>) {
     let within = std::ptr::from_ref(entry.get()).addr() - entry.as_ptr().addr();

@@ -208,7 +208,7 @@ pub(crate) fn forked() {
     forks::note();
     for store in STORES.lock().drain(..).filter_map(|store| store.upgrade()) {
         let _ = store.forked.set(());
-        // Nobody waits in a child for a thread that only its parent has.
+        // A child does not wait for a thread that only its parent has.
         let _ = store.store.try_with(|open| open.opened.own().map(Store::leave_to_parent));
         std::mem::forget(store);
     }

@@ -131,7 +131,7 @@ impl Desk {
     }
 
     /// Says something by itself: 2 a message to a process, 3 a line of a log, 4 a value of a channel, 5 that
-    /// nobody waits for a callback any more.
+    /// no caller waits for a callback any more.
     fn say(&self, kind: u8, number: u64, value: &Bound<'_, PyAny>) -> PyResult<()> {
         self.check(value.py())?;
         let kind = match kind {
@@ -472,7 +472,7 @@ impl Desk {
         Ok(())
     }
 
-    /// The answer to an event that was not posted. Nobody reads it over there, so the log says it too.
+    /// The answer to an event that was not posted. Erlang does not read it, so the log says it too.
     fn lost(&self, py: Python<'_>, (kind, number): (u32, u64), raised: PyErr) -> PyResult<Vec<u8>> {
         self.hooks.call_method1(py, "lost", (kind, number, raised.value(py)))?;
         flow::outcome(false, &self.described(py, raised)?)

@@ -24,7 +24,7 @@ pub(super) struct State {
     pub(super) answers: HashMap<u64, (bool, Vec<u8>)>,
     /// Functions that run, the innermost last.
     pub(super) running: Vec<Running>,
-    /// Somebody asked whether what runs is wanted while something else waited for it to be done.
+    /// An interrupt asked whether what runs is wanted while something else waited for it to be done.
     pub(super) was_asked: bool,
     pub(super) had_client: bool,
     /// The event loop was asked for a turn that it has not begun.
@@ -46,7 +46,7 @@ pub(super) enum Running {
     Call(Reply, bool),
     /// A generator is being made, and brings what it has with its first step.
     Job(Py<Job>),
-    /// Nobody: the desk does something of its own.
+    /// No job: the desk does something of its own.
     Desk,
 }
 

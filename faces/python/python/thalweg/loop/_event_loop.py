@@ -62,7 +62,7 @@ class EventLoop(Sockets, asyncio.SelectorEventLoop):
     """An event loop. Made by `thalweg.new_event_loop`."""
 
     _hears_at: int | None = None
-    """Where signals wake it, whichever way they are handled. Kept, since whoever closes it takes the pipe from it."""
+    """Where signals wake it, whichever way they are handled. Kept, since a close takes the pipe from the loop."""
     _csock: Any
     _signal_handlers: dict[int, Any]
     _thread_id: int | None
@@ -147,7 +147,7 @@ class EventLoop(Sockets, asyncio.SelectorEventLoop):
         try:
             call, args = self._handed.popleft()
         except IndexError:
-            # Somebody else took it, and does it.
+            # Another thread took it, and does it.
             return
         call(*args)
 

@@ -23,7 +23,7 @@ _OURS = frozenset({"args", "bufsize", "stderr", "stdout"})
 _TEXT = frozenset({"text", "universal_newlines", "encoding", "errors"})
 
 _Path = str | bytes | os.PathLike[str]
-Told = Callable[[int, Any], object]
+EventCallback = Callable[[int, Any], object]
 """Called as `callback(kind, payload)`."""
 
 
@@ -45,7 +45,7 @@ class Kind(enum.IntEnum):
     SOCKET_ERROR = 32
 
 
-class _Words(TypedDict, total=False):
+class _ProgramOptions(TypedDict, total=False):
     """What of `subprocess.Popen` a program is started with."""
 
     stdin: int | IO[Any]
@@ -69,7 +69,7 @@ class _Words(TypedDict, total=False):
 class Mailbox(_native.Mailbox):
     """A loop's events by number. Got by `EventLoop.mailbox`."""
 
-    def process(self, callback: Told, program: _Path, /, *args: _Path, **words: Unpack[_Words]) -> int:
+    def process(self, callback: EventCallback, program: _Path, /, *args: _Path, **words: Unpack[_ProgramOptions]) -> int:
         """Starts a program and tells `callback` what it writes and how it ended. Its standard input is empty, unless `stdin`
         names a file.
 
@@ -88,7 +88,7 @@ class Mailbox(_native.Mailbox):
             raise
         return number
 
-    def _start(self, number: int, args: Any, words: _Words) -> None:
+    def _start(self, number: int, args: Any, words: _ProgramOptions) -> None:
         """Starts a program and listens to it; one that cannot be listened to is ended."""
         process = Process(args, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0, **words)
         pipes = {process.stdout: Kind.PROCESS_OUTPUT, process.stderr: Kind.PROCESS_ERRORS}
@@ -106,7 +106,7 @@ class Mailbox(_native.Mailbox):
                 self._finish(pipe)
             raise
 
-    def call(self, client: Any, request: bytes, callback: Told, *, deadline: float | None = None) -> int:
+    def call(self, client: Any, request: bytes, callback: EventCallback, *, deadline: float | None = None) -> int:
         """Calls a service through a `thalweg.service.Client` of this loop and tells `callback` once: of the frame that
         answers, or why there is none. In the loop's thread only. A number that is let go of leaves the call to end unheard.
         """

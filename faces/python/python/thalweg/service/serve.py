@@ -16,7 +16,7 @@ _WAIT: Final = 1
 _GONE: Final = 2
 
 
-class SyncServed(Protocol):
+class SyncServiceLike(Protocol):
     """A handler and what has to be known to serve it: what the generated `service_sync(handler)` returns."""
 
     @property
@@ -33,7 +33,7 @@ class SyncServed(Protocol):
 
 
 def serve(
-    service: SyncServed,
+    service: SyncServiceLike,
     *endpoints: str | os.PathLike[str],
     ready: Callable[[], None] | None = None,
     **options: Unpack[ServerOptions],
@@ -63,7 +63,7 @@ _Frames = Generator[bytes, None, bytes]
 
 
 class _Loop:
-    def __init__(self, listener: Listener, service: SyncServed) -> None:
+    def __init__(self, listener: Listener, service: SyncServiceLike) -> None:
         self._listener = listener
         self._service = service
         self._waiting: deque[tuple[NativeReply, bytes]] = deque()

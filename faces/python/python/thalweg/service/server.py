@@ -23,7 +23,7 @@ _WAIT: Final = 1
 _GONE: Final = 2
 
 
-class Served(Protocol):
+class ServiceLike(Protocol):
     """A handler and what has to be known to serve it: what the generated `service(handler)` returns."""
 
     @property
@@ -47,7 +47,7 @@ class Server(AsyncScope):
     begun.
     """
 
-    def __init__(self, service: Served, *endpoints: str | os.PathLike[str], **options: Unpack[ServerOptions]) -> None:
+    def __init__(self, service: ServiceLike, *endpoints: str | os.PathLike[str], **options: Unpack[ServerOptions]) -> None:
         """Listens: a path that a dead server left behind is taken over, a live one's never.
 
         Raises `AddressInUse`, `PermissionDenied` or `BadArgument`.

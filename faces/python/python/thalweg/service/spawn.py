@@ -11,7 +11,7 @@ class Spawned(Scope):
     """A program that serves an endpoint, started and watched from here.
 
     It is ready when its endpoint answers. It is killed when the thread that started it ends, so start it from one that lives as
-    long as it should. To wait for it keeps nobody but the calling thread from running.
+    long as it should. Waiting for it blocks the calling thread alone.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """What the signals that ask a process to end stop: every server that runs, in an event loop or in a program that only serves.
 
 Owns those signals while there is such a server. What the process or its loop did about them before is put back behind the
-last one, unless somebody changed it meanwhile. Signals are heard in the main thread alone; elsewhere nothing is touched.
+last one, unless it was changed meanwhile. Signals are heard in the main thread alone; elsewhere nothing is touched.
 """
 
 import asyncio

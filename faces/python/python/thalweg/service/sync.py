@@ -87,7 +87,7 @@ class SyncClient(Scope):
 class SyncStream:
     """The frames of a call that a stream answers, for `for`. After `Overrun` it goes on where it was.
 
-    One that is over has no call in flight: nobody would take what comes of it, and on a plain connection all others wait
+    One that is over has no call in flight: what comes of it would not be taken, and on a plain connection all others wait
     behind that.
     """
 
