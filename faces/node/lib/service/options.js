@@ -5,6 +5,8 @@
 const { badArgument, options: checked } = require("./error.js")
 
 const DEADLINE_MS_MAX = 0xffff_ffff
+// The longest that a timer of the event loop can be told to wait: it takes more for 1 ms.
+const TIMER_MS_MAX = 0x7fff_ffff
 
 const CALL = { deadlineMs: "number", credit: "number", signal: "object" }
 const SYNC_CALL = { deadlineMs: "number", credit: "number" }
@@ -29,6 +31,7 @@ const LISTEN = {
   ringBytesMax: "number",
   clientsMax: "number",
   inFlightMax: "number",
+  inFlightBytesMax: "number",
   unsentBytesMax: "number",
   streamCredit: "number",
   spin: "boolean",
@@ -36,11 +39,19 @@ const LISTEN = {
   sameUserOnly: "boolean",
 }
 
+/** What is left out, `null` included, is as it is. */
+const isLeftOut = (value) => value === undefined || value === null
+
 /** What one call is given. */
 function callOptions(given) {
   const options = checked(given, CALL, "a call")
-  if (options.signal && typeof options.signal.addEventListener !== "function") throw badArgument("a signal is an AbortSignal")
+  checkSignal(options.signal)
   return options
+}
+
+/** What gives a call up, if anything does. */
+function checkSignal(signal) {
+  if (!isLeftOut(signal) && typeof signal.addEventListener !== "function") throw badArgument("a signal is an AbortSignal")
 }
 
 /** What a call that waits is given: nothing can abort it. */
@@ -48,14 +59,14 @@ const syncCallOptions = (given) => checked(given, SYNC_CALL, "a call that waits"
 
 /** A number of milliseconds, 0 for none. */
 function milliseconds(value, name) {
-  if (value === undefined || value === null) return 0
+  if (isLeftOut(value)) return 0
   if (!(typeof value === "number" && value > 0)) throw badArgument(`${name} is a number of milliseconds above 0`)
   return Math.min(Math.ceil(value), DEADLINE_MS_MAX)
 }
 
 /** A schema's hash, as generated code has it. */
 function hash(schema) {
-  if (schema === undefined) return undefined
+  if (isLeftOut(schema)) return undefined
   if (typeof schema === "string" && /^[0-9a-f]{64}$/.test(schema)) return Buffer.from(schema, "hex")
   throw badArgument("schema is SCHEMA_HASH of the generated types: 64 hexadecimal digits")
 }
@@ -63,24 +74,25 @@ function hash(schema) {
 /** How many items a stream may send at first; 0 leaves that to the server. */
 function checkedCredit(options) {
   const credit = options?.credit
-  if (credit === undefined || credit === null) return 0
+  if (isLeftOut(credit)) return 0
   if (Number.isInteger(credit) && credit > 0 && credit <= 0xffff_ffff) return credit
   throw badArgument("credit is a number of items, 1 or more")
 }
 
 function whole(options, name, least, most) {
   const value = options[name]
-  if (value !== undefined && !(Number.isInteger(value) && value >= least && value <= most)) {
+  if (!isLeftOut(value) && !(Number.isInteger(value) && value >= least && value <= most)) {
     throw badArgument(`${name} is a whole number from ${least} to ${most}`)
   }
 }
 
 function duration(options, name) {
   const value = options[name]
-  if (value !== undefined && !(typeof value === "number" && value >= 0)) {
-    throw badArgument(`${name} is a number of milliseconds`)
-  }
+  if (!isLeftOut(value) && !(typeof value === "number" && value >= 0)) throw badArgument(`${name} is a number of milliseconds`)
 }
+
+/** A number of milliseconds as a timer of the event loop takes it. */
+const timerMs = (milliseconds) => Math.min(milliseconds, TIMER_MS_MAX)
 
 function connectOptions(given) {
   const options = checked(given, CONNECT, "connect")
@@ -89,7 +101,7 @@ function connectOptions(given) {
   whole(options, "ringBytes", 0, 1 << 30)
   whole(options, "unsentBytesMax", 1, 0xffff_ffff)
   duration(options, "connectWithinMs")
-  if (options.deadlineMs !== undefined) milliseconds(options.deadlineMs, "deadlineMs")
+  milliseconds(options.deadlineMs, "deadlineMs")
   return { ...options, schema: hash(options.schema) }
 }
 
@@ -106,4 +118,6 @@ function listenOptions(given) {
   return { ...options, schema: hash(options.schema) }
 }
 
-module.exports = { LISTEN, callOptions, checkedCredit, connectOptions, listenOptions, milliseconds, syncCallOptions }
+module.exports = {
+  LISTEN, callOptions, checkSignal, checkedCredit, connectOptions, duration, listenOptions, milliseconds, syncCallOptions, timerMs, whole,
+}

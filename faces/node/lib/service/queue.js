@@ -2,85 +2,110 @@
 
 // Calls that wait until fewer are under way, oldest first. Each has a copy of its request, since its caller may use the
 // buffer again, and the time until which its answer is wanted, which passes here as it does at the server.
+//
+// The calls are a list linked both ways: one that is given up in the middle leaves, and the oldest is taken, at the same cost however
+// many wait. Invariant: a call is in the list exactly while its waiter's `waiting` is that call, and among the deadlines as long if
+// it has one.
 
+const { Deadlines } = require("./deadlines.js")
 const { ServiceError } = require("./error.js")
+const { timerMs } = require("./options.js")
 
 // What a call that waits takes beside its request.
 const CALL_BYTES = 256
-// The longest that a timer of the event loop can be told to wait.
-const TIMER_MS_MAX = 0x7fff_ffff
 
 class Queue {
   constructor(bytesMax) {
     this.bytesMax = bytesMax
     this.bytes = 0
-    // By their waiters.
-    this.calls = new Map()
+    this.count = 0
+    this.oldest = null
+    this.newest = null
+    this.deadlines = new Deadlines()
     // The timer that ends calls whose deadline has passed, and when it is due.
     this.timer = null
     this.due = Infinity
   }
 
   get isEmpty() {
-    return this.calls.size === 0
+    return this.count === 0
   }
 
   /** Takes a call, unless too much waits; the first one is always taken. */
-  put(waiter, call) {
-    const bytes = CALL_BYTES + call.request.length
+  put(waiter, { what, request, deadline, credit }) {
+    const bytes = CALL_BYTES + request.length
     if (this.bytes > 0 && this.bytes + bytes > this.bytesMax) {
-      const words = `${this.bytes} bytes of ${this.calls.size} calls wait already, ${this.bytesMax} are allowed`
+      const words = `${this.bytes} bytes of ${this.count} calls wait already, ${this.bytesMax} are allowed`
       return waiter.fail(new ServiceError("OVERLOADED", words))
     }
-    const due = call.deadline > 0 ? performance.now() + call.deadline : Infinity
+    const due = deadline > 0 ? performance.now() + deadline : Infinity
+    const copy = new Uint8Array(request)
+    const call = { waiter, what, request: copy, credit, bytes, due, deadline: 0, older: this.newest, newer: null, place: -1 }
+    if (this.newest === null) this.oldest = call
+    else this.newest.newer = call
+    this.newest = call
+    this.count++
     this.bytes += bytes
-    this.calls.set(waiter, { ...call, request: new Uint8Array(call.request), bytes, due })
     waiter.queue = this
-    if (due < this.due) this.look(due)
+    waiter.waiting = call
+    if (due === Infinity) return
+    this.deadlines.add(call)
+    if (due < this.due) this.look()
   }
 
-  /** Forgets a call. */
+  /** Forgets the call of a waiter. */
   drop(waiter) {
-    const call = this.calls.get(waiter)
-    this.calls.delete(waiter)
+    const call = waiter.waiting
     waiter.queue = null
+    waiter.waiting = null
+    const { older, newer } = call
+    if (older === null) this.oldest = newer
+    else older.newer = newer
+    if (newer === null) this.newest = older
+    else newer.older = older
+    this.count--
     this.bytes -= call.bytes
-    if (this.calls.size === 0) this.look(Infinity)
-    return call
+    if (call.due !== Infinity) this.deadlines.remove(call)
+    if (this.count === 0) this.look()
   }
 
   /** The oldest call, with what is left of its time, and its waiter; undefined when there is none. */
   take() {
     const now = performance.now()
-    for (const waiter of this.calls.keys()) {
-      const call = this.drop(waiter)
-      if (call.due <= now) waiter.fail(overdue())
-      else return { ...call, waiter, deadline: call.due === Infinity ? 0 : Math.ceil(call.due - now) }
+    for (let call = this.oldest; call !== null; call = this.oldest) {
+      this.drop(call.waiter)
+      if (call.due > now) {
+        if (call.due !== Infinity) call.deadline = Math.ceil(call.due - now)
+        return call
+      }
+      call.waiter.fail(overdue())
     }
     return undefined
   }
 
   fail(error) {
-    for (const waiter of [...this.calls.keys()]) waiter.fail(error)
+    while (this.oldest !== null) this.end(this.oldest, error)
   }
 
-  look(due) {
+  /** Sets the timer for the earliest deadline. */
+  look() {
     clearTimeout(this.timer)
+    const { due } = this.deadlines
     this.due = due
     if (due === Infinity) return
-    const wait = Math.min(Math.max(due - performance.now(), 1), TIMER_MS_MAX)
     // Whether the process stays for them is decided where calls are under way.
-    this.timer = setTimeout(() => this.expire(), wait).unref()
+    this.timer = setTimeout(() => this.expire(), timerMs(Math.max(due - performance.now(), 1))).unref()
   }
 
   expire() {
     const now = performance.now()
-    let next = Infinity
-    for (const [waiter, { due }] of [...this.calls]) {
-      if (due <= now) waiter.fail(overdue())
-      else if (due < next) next = due
-    }
-    this.look(next)
+    while (this.deadlines.due <= now) this.end(this.deadlines.first, overdue())
+    this.look()
+  }
+
+  end({ waiter }, error) {
+    this.drop(waiter)
+    waiter.fail(error)
   }
 }
 

@@ -9,7 +9,7 @@ const binding = require("../binding.js")
 const { FAULTS } = require("../faults.js")
 const { Outbox } = require("./area.js")
 const { badArgument, faulty, native, options: checked, wordsOf } = require("./error.js")
-const { LISTEN, listenOptions } = require("./options.js")
+const { LISTEN, listenOptions, timerMs } = require("./options.js")
 const { Reply } = require("./reply.js")
 const { Turns } = require("./turns.js")
 
@@ -69,7 +69,7 @@ class Server {
       this.closing = new Promise((resolve, reject) => (this.ended = { resolve, reject }))
       this.native.stop()
       // Nothing that a descriptor tells happens when the grace is over.
-      this.grace = setTimeout(() => this.turns.begin(), this.drainGraceMs + 1)
+      this.grace = setTimeout(() => this.turns.begin(), timerMs(this.drainGraceMs + 1))
       this.turns.goOn()
     }
     return this.closing

@@ -5,8 +5,9 @@
 class Waiter {
   constructor() {
     this.client = null
-    // While it waits for its turn.
+    // While it waits for its turn: where, and as which of the calls there.
     this.queue = null
+    this.waiting = null
     this.slot = -1
     this.isOver = false
     this.signal = null
