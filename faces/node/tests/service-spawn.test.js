@@ -137,6 +137,29 @@ test("one that ignores TERM is killed when it is closed", async (context) => {
   assert.deepEqual(await spawned.close(), { code: null, signal: "SIGKILL" })
 })
 
+test("one that may take for ever to end is not killed", async (context) => {
+  const source = `process.on("SIGTERM", () => setTimeout(() => process.exit(7), 200)); Server.listen(path, echo)`
+  const { spawned } = await begin(context, source, { stopWithinMs: Infinity })
+  assert.deepEqual(await spawned.close(), { code: 7, signal: null })
+})
+
+test("a clock that is set does not make one that keeps dying look sound", async (context) => {
+  const source = `
+    const fs = require("node:fs")
+    if (!fs.existsSync(home + "/once")) serve()
+    fs.writeFileSync(home + "/once", "")`
+  const { now } = Date
+  after(context, () => (Date.now = now))
+  let told
+  const gone = new Promise((resolve) => (told = resolve))
+  const { spawned } = await begin(context, source, { respawn: { limit: 1, firstMs: 1 }, onGone: told })
+  spawned.tries = 1
+  Date.now = () => now() + 3_600_000
+  process.kill(spawned.pid, "SIGKILL")
+  assert.equal((await gone).signal, "SIGKILL")
+  assert.deepEqual([spawned.tries, spawned.respawns], [1, 0])
+})
+
 test("it ends with the thread that started it", async (context) => {
   const { path, file } = program(context, "serve()")
   const source = `

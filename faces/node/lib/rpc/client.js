@@ -5,6 +5,7 @@
 
 const binding = require("../binding.js")
 const { ServiceError, badArgument, faulty, native, options: checked } = require("../service/error.js")
+const { checkSignal, duration, whole } = require("../service/options.js")
 const { RemoteError } = require("./error.js")
 const { parse, stringify } = require("./json.js")
 
@@ -23,21 +24,16 @@ const ASK = { deadlineMs: "number", idempotent: "boolean", url: "string", signal
 
 function clientOptions(given) {
   const options = checked(given, CLIENT, "a client of JSON-RPC")
-  for (const name of COUNTS) {
-    const value = options[name]
-    if (value !== undefined && !(Number.isInteger(value) && value >= 0 && value <= 0xffff_ffff)) {
-      throw badArgument(`${name} is a whole number`)
-    }
-  }
-  for (const name of TIMES) time(options, name)
+  for (const name of COUNTS) whole(options, name, 0, 0xffff_ffff)
+  whole(options, "answerBytesMax", 1, Number.MAX_SAFE_INTEGER)
+  for (const name of TIMES) duration(options, name)
   return options
 }
 
-function time(options, name) {
-  const value = options[name]
-  if (value !== undefined && !(typeof value === "number" && value >= 0)) {
-    throw badArgument(`${name} is a number of milliseconds`)
-  }
+/** A call as the native side takes it: its method, and its parameters as text. */
+function words(method, given) {
+  if (typeof method !== "string") throw badArgument("a method is a string")
+  return [method, params(given)]
 }
 
 /** Parameters as text. */
@@ -69,7 +65,7 @@ class RpcClient {
 
   /** Makes one call; resolves to its result. */
   async call(method, given, options) {
-    const answers = await this.ask([method, params(given)], false, false, options)
+    const answers = await this.ask(words(method, given), false, false, options)
     const answer = read(answers[0])
     if (answer instanceof RemoteError) throw answer
     return answer
@@ -77,13 +73,14 @@ class RpcClient {
 
   /** Has something done that has no answer; resolves when the server has it. */
   async notify(method, given, options) {
-    await this.ask([method, params(given)], false, true, options)
+    await this.ask(words(method, given), false, true, options)
   }
 
   /** Makes calls together; resolves to results in the order of the calls, a `RemoteError` where one is an error. */
   async batch(calls, options) {
-    const words = calls.flatMap(([method, given]) => [method, params(given)])
-    return (await this.ask(words, true, false, options)).map(read)
+    if (!Array.isArray(calls) || !calls.every(Array.isArray)) throw badArgument("a batch is an array of calls, each [method, params]")
+    const all = calls.flatMap(([method, given]) => words(method, given))
+    return (await this.ask(all, true, false, options)).map(read)
   }
 
   /** Asks whether the service was made from the schema with this hash, a `Schema`'s; rejects with `SCHEMA_MISMATCH` if not. */
@@ -113,12 +110,13 @@ class RpcClient {
     this.close()
   }
 
-  ask(words, batch, notifies, given) {
+  ask(calls, batch, notifies, given) {
     const options = checked(given, ASK, "a call")
     const { signal, idempotent, deadlineMs, url } = options
-    time(options, "deadlineMs")
-    signal?.throwIfAborted()
-    const call = native(() => this.native.begin(words, { batch, notifies, idempotent, deadlineMs, url }))
+    duration(options, "deadlineMs")
+    checkSignal(signal)
+    if (signal?.aborted) throw signal.reason
+    const call = native(() => this.native.begin(calls, { batch, notifies, idempotent, deadlineMs, url }))
     return new Promise((resolve, reject) => {
       const abort = () => {
         this.waiters.delete(call)

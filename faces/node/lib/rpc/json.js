@@ -61,8 +61,19 @@ function withMarks(text) {
 }
 
 function stringify(value) {
-  const text = JSON.stringify(value, replacer)
+  const text = said(value)
+  if (text === undefined) throw badArgument("what becomes nothing is nothing that JSON can say")
   return text.includes(MARK) ? text.replace(MARKED, "$1") : text
+}
+
+function said(value) {
+  try {
+    return JSON.stringify(value, replacer)
+  } catch (error) {
+    // What is too deep, or goes in a circle. What a value throws while it is asked what it becomes is its own.
+    if (error instanceof TypeError || error instanceof RangeError) throw badArgument(`JSON cannot say it: ${error.message}`)
+    throw error
+  }
 }
 
 function parse(text) {

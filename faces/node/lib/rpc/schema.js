@@ -3,7 +3,7 @@
 // What a schema says about the way between JSON and frames: any service is called over a socket without generated code.
 
 const binding = require("../binding.js")
-const { native } = require("../service/error.js")
+const { badArgument, native } = require("../service/error.js")
 const { params } = require("./client.js")
 const { parse } = require("./json.js")
 
@@ -22,6 +22,7 @@ class Schema {
 
   /** What a frame that answers a method says. */
   result(method, frame) {
+    if (!(frame instanceof Uint8Array)) throw badArgument("a frame is a Uint8Array")
     const bytes = Buffer.from(frame.buffer, frame.byteOffset, frame.byteLength)
     return parse(native(() => this.native.result(method, bytes)))
   }

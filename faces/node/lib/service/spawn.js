@@ -11,7 +11,8 @@ const { setTimeout: pause } = require("node:timers/promises")
 const binding = require("../binding.js")
 const { ThalwegError, typed } = require("../error.js")
 const { Client } = require("./client.js")
-const { badArgument, options: checked } = require("./error.js")
+const { badArgument, native, options: checked } = require("./error.js")
+const { duration, timerMs } = require("./options.js")
 
 const READY_WITHIN_MS = 10_000
 const STOP_WITHIN_MS = 5_000
@@ -52,12 +53,34 @@ const SIGNALS = new Map(Object.entries(constants.signals).map(([name, number]) =
 /** Starts a program that serves an endpoint; resolves once it answers there. */
 async function spawn(program, args = [], given = undefined) {
   if (typeof program !== "string" || program === "") throw badArgument("a program is a path, or a name to be found in PATH")
-  if (!Array.isArray(args)) throw badArgument("arguments are a list of strings")
-  const options = checked(given, SPAWN, "spawn")
-  if (typeof options.endpoint !== "string") throw badArgument("endpoint is where the program listens")
+  if (!Array.isArray(args) || !args.every(isText)) throw badArgument("arguments are a list of strings")
+  const options = spawnOptions(given)
   const spawned = new Spawned(program, args, options)
   await spawned.begin()
   return spawned
+}
+
+const isText = (value) => typeof value === "string"
+
+/** Options that were checked before anything is started. */
+function spawnOptions(given) {
+  const options = checked(given, SPAWN, "spawn")
+  if (!isText(options.endpoint)) throw badArgument("endpoint is where the program listens")
+  native(() => binding.checkEndpoint(options.endpoint))
+  for (const name of ["readyWithinMs", "stopWithinMs"]) duration(options, name)
+  const env = options.env ?? {}
+  if (!Object.values(env).every(isText)) throw badArgument("env of spawn is an object of strings")
+  return { ...options, env, respawn: respawnOptions(options.respawn) }
+}
+
+/** How it is started again; null when it is not. */
+function respawnOptions(respawn) {
+  if (!respawn) return null
+  const options = respawn === true ? {} : checked(respawn, RESPAWN, "respawn")
+  for (const name of ["firstMs", "mostMs"]) duration(options, name)
+  const limit = options.limit ?? 5
+  if (!(limit >= 0)) throw badArgument("limit of respawn is how often it is started again in a row")
+  return { limit, firstMs: options.firstMs ?? 100, mostMs: options.mostMs ?? 5_000 }
 }
 
 class Spawned {
@@ -68,7 +91,7 @@ class Spawned {
     this.options = options
     this.readyWithinMs = options.readyWithinMs ?? READY_WITHIN_MS
     this.stopWithinMs = options.stopWithinMs ?? STOP_WITHIN_MS
-    this.respawn = respawnOptions(options.respawn)
+    this.respawn = options.respawn
     this.child = null
     this.exit = null
     this.isClosed = false
@@ -128,7 +151,7 @@ class Spawned {
       died.catch(() => {})
       answered.catch(() => {})
     }
-    this.since = Date.now()
+    this.since = performance.now()
     this.exit.then((how) => this.again(how))
   }
 
@@ -141,7 +164,7 @@ class Spawned {
   }
 
   start() {
-    const { cwd, env = {}, logFile } = this.options
+    const { cwd, env, logFile } = this.options
     const options = { arguments: this.args, environment: Object.entries(env).flat(), directory: cwd, log: logFile }
     try {
       return binding.startProgram(this.program, options)
@@ -167,7 +190,7 @@ class Spawned {
       this.options.onGone?.(thrown(() => this.died(how)))
       return
     }
-    if (Date.now() - this.since > LIVED_MS) this.tries = 0
+    if (performance.now() - this.since > LIVED_MS) this.tries = 0
     this.ready = this.relaunch(respawn, how)
     // One that is closed on purpose is not gone.
     this.ready.catch((error) => this.isClosed || this.options.onGone?.(error))
@@ -177,7 +200,7 @@ class Spawned {
     let last = thrown(() => this.died(how))
     for (this.tries ??= 0; this.tries < respawn.limit; ) {
       const wait = Math.min(respawn.firstMs * 2 ** this.tries++, respawn.mostMs)
-      await pause(wait, undefined, { signal: this.closing.signal }).catch(() => {})
+      await pause(timerMs(wait), undefined, { signal: this.closing.signal }).catch(() => {})
       if (this.isClosed) throw new SpawnError("CLOSED", this.program)
       try {
         await this.launch()
@@ -196,7 +219,7 @@ class Spawned {
     const { child, exit } = this
     child.terminate()
     const late = new AbortController()
-    const kill = pause(this.stopWithinMs, undefined, { signal: late.signal }).then(
+    const kill = pause(timerMs(this.stopWithinMs), undefined, { signal: late.signal }).then(
       () => child.kill(),
       () => {},
     )
@@ -209,7 +232,7 @@ class Spawned {
   /** The last lines of its log file. */
   tail() {
     const { logFile } = this.options
-    if (logFile === undefined) return ""
+    if (logFile === undefined || logFile === null) return ""
     try {
       const file = openSync(logFile, "r")
       try {
@@ -228,12 +251,6 @@ class Spawned {
 
 /** A log's lines as they are put behind a message. */
 const behind = (lines) => (lines === "" ? "" : `\n${lines}`)
-
-function respawnOptions(respawn) {
-  if (respawn === undefined || respawn === false) return null
-  const { limit = 5, firstMs = 100, mostMs = 5_000 } = respawn === true ? {} : checked(respawn, RESPAWN, "respawn")
-  return { limit, firstMs, mostMs }
-}
 
 function thrown(act) {
   try {

@@ -53,10 +53,13 @@ class SyncClient {
   }
 
   /** Sends a request that a stream answers, once it is iterated; yields its frames. */
-  *stream(request, options) {
+  stream(request, options) {
     check(request)
-    let credit = checkedCredit(syncCallOptions(options))
-    const deadline = milliseconds(options?.deadlineMs, "deadlineMs")
+    const credit = checkedCredit(syncCallOptions(options))
+    return this.frames(request, milliseconds(options?.deadlineMs, "deadlineMs"), credit)
+  }
+
+  *frames(request, deadline, credit) {
     const call = native(() => this.native.begin(request, deadline, credit))
     let taken = 0
     try {

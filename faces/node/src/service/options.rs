@@ -21,6 +21,12 @@ pub(crate) fn endpoint(text: &str) -> Result<Endpoint> {
     text.parse().map_err(|error| failure("BAD_ARGUMENT", error))
 }
 
+/// Whether an endpoint can be one, before anything is begun for it.
+#[napi]
+pub fn check_endpoint(path: String) -> Result<()> {
+    endpoint(&path).map(drop)
+}
+
 fn milliseconds(value: f64) -> Duration {
     Duration::try_from_secs_f64(value / 1000.0).unwrap_or(Duration::MAX)
 }
