@@ -12,17 +12,17 @@ class Tail {
     this.signal = signal
     this.take = take
     this.isOver = false
+    // Why it ended, while no call of next() has been told: anything may be the reason of a signal, nothing among it.
+    this.refusal = null
     // Calls of next() that have not been answered, oldest first.
     this.calls = []
     this.onAbort = () => this.fail(this.signal.reason)
-    if (signal?.aborted) this.end()
+    if (signal?.aborted) this.fail(signal.reason)
     else signal?.addEventListener("abort", this.onAbort, { once: true })
   }
 
   next() {
-    if (this.isOver) {
-      return this.signal?.aborted ? Promise.reject(this.signal.reason) : Promise.resolve({ value: undefined, done: true })
-    }
+    if (this.isOver) return this.finished()
     if (this.calls.length === 0) {
       const result = this.look()
       if (result !== null) return result
@@ -31,6 +31,13 @@ class Tail {
       this.calls.push({ resolve, reject })
       if (this.calls.length === 1) this.waits.sleep(this)
     })
+  }
+
+  /** What a call is told that comes after the end. */
+  finished() {
+    const { refusal } = this
+    this.refusal = null
+    return refusal === null ? Promise.resolve({ value: undefined, done: true }) : Promise.reject(refusal.reason)
   }
 
   /** The next entry, the end, or an error, as a promise; null when there is nothing yet. */
@@ -73,10 +80,12 @@ class Tail {
 
   fail(error) {
     this.end()
+    if (this.calls.length === 0) this.refusal = { reason: error }
     for (const { reject } of this.calls.splice(0)) reject(error)
   }
 
   finish() {
+    this.refusal = null
     for (const { resolve } of this.calls.splice(0)) resolve({ value: undefined, done: true })
   }
 

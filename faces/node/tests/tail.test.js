@@ -110,6 +110,40 @@ test("a signal ends a sleep with its reason, and a tail that has not begun", asy
   await assert.rejects(take(log.tail({}, { signal: abort.signal }), 1), { message: "enough" })
 })
 
+test("a signal that comes after the end changes nothing", async (context) => {
+  const over = { value: undefined, done: true }
+  const ends = {
+    returned: (tail) => tail.return(),
+    closed: async (tail, opened) => {
+      await opened.purge({ log: "a", destroy: true })
+      await assert.rejects(tail.next(), { code: "DELETED" })
+    },
+  }
+  for (const end of Object.values(ends)) {
+    const opened = store(context)
+    const abort = new AbortController()
+    const tail = opened.log("a").tail({}, { signal: abort.signal })
+    await end(tail, opened)
+    abort.abort(new Error("late"))
+    assert.deepEqual(await tail.next(), over)
+  }
+})
+
+test("a signal's reason is told once", async (context) => {
+  const log = store(context).log("a")
+  const abort = new AbortController()
+  const tails = [log.tail({}, { signal: abort.signal })]
+  abort.abort(new Error("enough"))
+  tails.push(log.tail({}, { signal: abort.signal }))
+  for (const tail of tails) {
+    await assert.rejects(tail.next(), { message: "enough" })
+    assert.deepEqual(await tail.next(), { value: undefined, done: true })
+  }
+  const left = log.tail({}, { signal: abort.signal })
+  await left.return()
+  assert.deepEqual(await left.next(), { value: undefined, done: true })
+})
+
 test("several calls of next() are answered in order", async (context) => {
   const log = store(context).log("a")
   const tail = log.tail()
