@@ -233,7 +233,7 @@ pub const Client = struct {
     fn frameOf(event: *const c.Event) Error![]const u8 {
         const fault: faults.Fault = @enumFromInt(event.fault);
         const frame: []const u8 = if (event.frame) |bytes| bytes[0..event.length] else &.{};
-        if (event.kind == .failed and !(fault == .refused and frame.len > 0)) return faults.errorOf(fault);
+        if (event.kind == .failed and !(fault == .refused and frame.len > 0)) return code.behind(fault);
         return frame;
     }
 };

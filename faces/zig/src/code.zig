@@ -8,9 +8,18 @@ const faults = @import("faults.zig");
 threadlocal var own: ?[:0]const u8 = null;
 
 pub fn check(code: u16) faults.Error!void {
-    if (code == 0) return;
+    if (code != 0) return behind(@enumFromInt(code));
+}
+
+/// The error of a fault that the C interface handed out, and has the words of.
+pub fn behind(fault: faults.Fault) faults.Error {
+    forgetOwn();
+    return faults.errorOf(fault);
+}
+
+/// What went wrong last came about behind the C interface.
+pub fn forgetOwn() void {
     own = null;
-    return faults.errorOf(@enumFromInt(code));
 }
 
 /// An error that the face finds itself, with its words.

@@ -3,7 +3,8 @@
 const std = @import("std");
 const c = @import("c.zig");
 const faults = @import("faults.zig");
-const check = @import("code.zig").check;
+const code = @import("code.zig");
+const check = code.check;
 const Wait = @import("thalweg.zig").Wait;
 const Error = faults.Error;
 
@@ -121,6 +122,7 @@ pub const Rpc = struct {
     }
 
     fn doneOf(done: *const c.RpcDone) Done {
+        if (done.fault != 0) code.forgetOwn();
         return .{
             .call = done.call,
             .answers = done.answers,
@@ -129,7 +131,7 @@ pub const Rpc = struct {
         };
     }
 
-    fn faultOf(code: u16) ?faults.Fault {
-        return if (code == 0) null else @enumFromInt(code);
+    fn faultOf(number: u16) ?faults.Fault {
+        return if (number == 0) null else @enumFromInt(number);
     }
 };

@@ -169,6 +169,7 @@ fn carelessness(folder: []const u8) !void {
     defer client.close();
     holds(client.state().shared, "shared memory");
     fails(client.receive(try client.send("1")), error.Abandoned, "a reply that was dropped");
+    fails(client.receive(0), error.Cancelled, "a call that there is not, which the face finds itself");
     fails(client.receive(try client.send("22")), error.Overloaded, "a fault of the handler's");
     holds(std.mem.indexOf(u8, thalweg.detail(), "come back later") != null, "what the handler said, in the words");
 }
