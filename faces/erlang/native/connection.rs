@@ -300,7 +300,7 @@ impl State {
             let Some(waiter) = self.waiters.get_mut(&number) else { continue };
             if Shelf::takes(waiter, &event.kind, event.frame, read_bytes) {
                 waiter.held += 1;
-                self.shelf.put(number, waiter.expect, &event.kind, event.frame);
+                self.shelf.put(number, waiter.expect, event.kind, event.frame);
                 continue;
             }
             read_bytes += event.frame.len();

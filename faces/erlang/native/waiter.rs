@@ -168,14 +168,8 @@ pub(crate) fn event(
 ) -> bool {
     let (pid, reference) = (waiter.pid, waiter.reference);
     let env = waiter.letter.env();
-    let known = atoms(env);
-    let decoded = match kind {
-        EventKind::Item => PythonResponse::decode(frame).ok(),
-        EventKind::End | EventKind::Failed(_) => None,
-    };
-    let Some(PythonResponse::AttendItem(item)) = decoded else {
-        let message = env.make_tuple(&[known.thalweg_event, reference, known.down]);
-        waiter.letter.send(caller, &pid, message);
+    let Some(item) = attended(kind, frame) else {
+        waiter.letter.send(caller, &pid, down(env, reference));
         return true;
     };
     if line_of(&item).is_some_and(|bytes| !lines.admit(bytes)) {
@@ -184,8 +178,25 @@ pub(crate) fn event(
     let (to, message) = message_of(env, &item, pid);
     waiter.letter.send(caller, &to, message);
     // The letter was emptied, its reference with it: events are told apart by their kind.
-    waiter.reference = known.undefined;
+    waiter.reference = atoms(env).undefined;
     false
+}
+
+/// What a frame has a worker say, unless it is the end of all that it says.
+pub(crate) fn attended<'f>(kind: &EventKind, frame: &'f [u8]) -> Option<PythonAttendItem<'f>> {
+    if !matches!(kind, EventKind::Item) {
+        return None;
+    }
+    match PythonResponse::decode(frame) {
+        Ok(PythonResponse::AttendItem(item)) => Some(item),
+        _ => None,
+    }
+}
+
+/// The message that nothing more will be heard of a worker.
+pub(crate) fn down(env: Env, reference: RawTerm) -> RawTerm {
+    let known = atoms(env);
+    env.make_tuple(&[known.thalweg_event, reference, known.down])
 }
 
 /// The bytes of a line of a log, if it is one.

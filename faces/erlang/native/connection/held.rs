@@ -3,14 +3,16 @@
 //!
 //! A look happens in the middle of a process's turn, under the connection's lock. So of what one look
 //! finds no more than [`INLINE_BYTES_MAX`] is read there, but for what is short; the rest is put aside, and
-//! so is whatever comes behind it for the same waiter. The router has a process read them on a scheduler
-//! apart, one after the other, with the lock free meanwhile. One whose waiter is gone by then is dropped.
+//! so is whatever comes behind it for the same waiter, a failure included: each waiter is told everything in
+//! the order in which it came. The router has a process read them on a scheduler apart, one after the other,
+//! with the lock free meanwhile. One whose waiter is gone by then is dropped.
+//!
+//! *Checked by* `test/thalweg_client_SUITE.erl`.
 
 use super::{Connection, State};
 use crate::atoms::atoms;
 use crate::encode::INLINE_BYTES_MAX;
 use crate::enif::{Pid, RawTerm};
-use crate::generated::types::PythonResponse;
 use crate::term::{Env, Letter};
 use crate::waiter::{self, Expect, Waiter};
 use std::collections::VecDeque;
@@ -34,7 +36,7 @@ pub(super) struct Shelf {
 struct Held {
     number: u64,
     expect: Expect,
-    is_item: bool,
+    kind: EventKind,
     frame: Vec<u8>,
 }
 
@@ -54,12 +56,11 @@ impl Shelf {
     pub(super) fn takes(waiter: &Waiter, kind: &EventKind, frame: &[u8], read_bytes: usize) -> bool {
         let is_read = !matches!(waiter.expect, Expect::Nothing | Expect::Notice);
         let is_long = frame.len() > SHORT_BYTES && read_bytes + frame.len() > INLINE_BYTES_MAX;
-        is_read && (is_long || waiter.held > 0) && !matches!(kind, EventKind::Failed(_))
+        is_read && (waiter.held > 0 || is_long && !matches!(kind, EventKind::Failed(_)))
     }
 
-    pub(super) fn put(&mut self, number: u64, expect: Expect, kind: &EventKind, frame: &[u8]) {
-        let is_item = matches!(kind, EventKind::Item);
-        self.frames.push_back(Held { number, expect, is_item, frame: frame.to_vec() });
+    pub(super) fn put(&mut self, number: u64, expect: Expect, kind: EventKind, frame: &[u8]) {
+        self.frames.push_back(Held { number, expect, kind, frame: frame.to_vec() });
     }
 }
 
@@ -144,13 +145,15 @@ fn read(held: &Held, keeper: Pid) -> Option<Read> {
     let mut letter = Letter::new()?;
     let env = letter.env();
     if held.expect == Expect::Events {
-        let Ok(PythonResponse::AttendItem(item)) = PythonResponse::decode(&held.frame) else { return None };
+        let Some(item) = waiter::attended(&held.kind, &held.frame) else {
+            let down = waiter::down(env, atoms(env).undefined);
+            return Some(Read { letter, term: down, is_last: true, to: None, line: None });
+        };
         let (to, message) = waiter::message_of(env, &item, keeper);
         let line = waiter::line_of(&item);
         return Some(Read { letter, term: message, is_last: false, to: Some(to), line });
     }
     let expect = if matches!(held.expect, Expect::Part(..)) { Expect::Outcome } else { held.expect };
-    let kind = if held.is_item { EventKind::Item } else { EventKind::End };
-    let told = waiter::tell(env, expect, &kind, &held.frame);
+    let told = waiter::tell(env, expect, &held.kind, &held.frame);
     Some(Read { letter, term: told.term, is_last: told.is_last, to: None, line: None })
 }

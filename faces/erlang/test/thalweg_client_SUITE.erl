@@ -1,0 +1,117 @@
+%% Clients of services, before a server made by hand: what it sends, and in which order, is the test's to say.
+-module(thalweg_client_SUITE).
+-compile([export_all, nowarn_export_all]).
+
+-define(REQUEST, 1).
+-define(ITEM, 2).
+-define(END, 3).
+%% More than one look reads where it finds it.
+-define(LARGE, 200000).
+-define(OVERLOADED, 13).
+
+suite() -> [{timetrap, {seconds, 60}}].
+
+all() -> [items_before_a_failure, items_before_the_end_of_a_connection, an_answer_before_the_end_of_a_connection].
+
+init_per_suite(Config) ->
+    _ = application:load(thalweg),
+    ok = application:set_env(thalweg, pool, none),
+    {ok, _} = application:ensure_all_started(thalweg),
+    Config.
+
+end_per_suite(_Config) -> application:stop(thalweg).
+
+init_per_testcase(Case, Config) ->
+    %% The path of a socket is a short one.
+    Path = filename:join("/tmp", lists:concat(["thalweg-", os:getpid(), "-", erlang:phash2(Case), ".sock"])),
+    _ = file:delete(Path),
+    [{path, Path} | Config].
+
+end_per_testcase(_Case, Config) ->
+    _ = file:delete(proplists:get_value(path, Config)),
+    thalweg_test:none_left().
+
+%% What came before a stream failed is read first, be it so long that it is read apart.
+items_before_a_failure(Config) ->
+    Peer = peer(Config, fun(Socket, Number) ->
+        ok = gen_tcp:send(Socket, [items(Number), frame(?END, ?OVERLOADED, Number, <<"later">>)])
+    end),
+    {ok, Client} = thalweg_client:connect(proplists:get_value(path, Config)),
+    [begin
+        {ok, Stream} = thalweg_client:stream(Client, <<"items">>),
+        ok = items_of(Stream),
+        {error, {fault, overloaded, _}} = thalweg_client:next(Stream)
+    end || _ <- lists:seq(1, 20)],
+    ok = thalweg_client:close(Client),
+    ended(Peer).
+
+items_before_the_end_of_a_connection(Config) ->
+    [begin
+        Peer = peer(Config, fun(Socket, Number) ->
+            ok = gen_tcp:send(Socket, items(Number)),
+            ok = gen_tcp:shutdown(Socket, write)
+        end),
+        {ok, Client} = thalweg_client:connect(proplists:get_value(path, Config)),
+        {ok, Stream} = thalweg_client:stream(Client, <<"items">>),
+        ok = items_of(Stream),
+        {error, {fault, _, _}} = thalweg_client:next(Stream),
+        ended(Peer)
+    end || _ <- lists:seq(1, 20)],
+    ok.
+
+an_answer_before_the_end_of_a_connection(Config) ->
+    Answer = binary:copy(<<"a">>, ?LARGE),
+    [begin
+        Peer = peer(Config, fun(Socket, Number) ->
+            ok = gen_tcp:send(Socket, frame(?END, 0, Number, Answer)),
+            ok = gen_tcp:shutdown(Socket, write)
+        end),
+        {ok, Client} = thalweg_client:connect(proplists:get_value(path, Config)),
+        {ok, Answer} = thalweg_client:call(Client, <<"answer">>),
+        ended(Peer)
+    end || _ <- lists:seq(1, 20)],
+    ok.
+
+%% Three items: one that is read where it is found, and two behind it that are not.
+items(Number) -> [frame(?ITEM, 0, Number, binary:copy(Letter, ?LARGE)) || Letter <- [<<"a">>, <<"b">>, <<"c">>]].
+
+items_of(Stream) ->
+    lists:foreach(
+        fun(Letter) ->
+            {item, Item} = thalweg_client:next(Stream),
+            Item = binary:copy(Letter, ?LARGE)
+        end,
+        [<<"a">>, <<"b">>, <<"c">>]
+    ).
+
+%% The server
+
+%% Listens, says welcome, and answers each request by what is said here.
+peer(Config, Answers) ->
+    Path = proplists:get_value(path, Config),
+    _ = file:delete(Path),
+    Options = [binary, {active, false}, {ifaddr, {local, Path}}, {sndbuf, 4 * ?LARGE}],
+    {ok, Listener} = gen_tcp:listen(0, Options),
+    spawn_monitor(fun() ->
+        {ok, Socket} = gen_tcp:accept(Listener),
+        {ok, <<"TwSv", _/binary>>} = gen_tcp:recv(Socket, 48),
+        ok = gen_tcp:send(Socket, <<"TwSv", 1:16/little, 0:16, 0:32, 64:32/little, 0:256>>),
+        serve(Socket, Answers)
+    end).
+
+ended({_, Monitor}) ->
+    receive
+        {'DOWN', Monitor, process, _, normal} -> ok
+    end.
+
+serve(Socket, Answers) ->
+    case gen_tcp:recv(Socket, 24) of
+        {ok, <<Length:32/little, Kind, _:3/binary, Number:64/little, _/binary>>} ->
+            _ = [{ok, _} = gen_tcp:recv(Socket, Length) || Length > 0],
+            _ = [Answers(Socket, Number) || Kind =:= ?REQUEST],
+            serve(Socket, Answers);
+        {error, _} -> ok
+    end.
+
+frame(Kind, Fault, Number, Payload) ->
+    [<<(byte_size(Payload)):32/little, Kind, 0, Fault:16/little, Number:64/little, 0:64>>, Payload].
