@@ -545,6 +545,58 @@ const Ending = struct {
     }
 };
 
+/// Calls whose memory ends at any one of the allocations that each takes.
+const Poor = struct {
+    var watched: std.heap.DebugAllocator(.{}) = .init;
+    var failing: std.testing.FailingAllocator = undefined;
+    var forks: echo.Forks = undefined;
+    var is_ordered = false;
+
+    fn take(service: *EchoService, incoming: thalweg.Incoming) void {
+        const To = thalweg.Dispatcher(echo);
+        if (is_ordered) {
+            To.dispatch(failing.allocator(), service, &forks, incoming);
+        } else {
+            To.dispatchUnordered(failing.allocator(), service, incoming);
+        }
+        while (service.goOn()) {}
+    }
+
+    /// Makes a call again and again, until none of its allocations has failed.
+    fn each(waiting: *Waiting) !void {
+        const arena = memory.allocator();
+        for (0..1_000) |allocations| {
+            failing.has_induced_failure = false;
+            failing.fail_index = failing.alloc_index + allocations;
+            const answer = waiting.put(arena, .{ .fork = "main", .value = "of a length that takes memory" });
+            failing.fail_index = std.math.maxInt(usize);
+            if (answer) |_| {} else |problem| holds(problem == error.Abandoned, "a call without memory");
+            if (!failing.has_induced_failure) return holds(allocations > 0, "that a call takes memory");
+        }
+        holds(false, "that a call takes only some memory");
+    }
+};
+
+/// Every call ends, whichever allocation fails, and keeps no memory.
+fn poverty(folder: []const u8) !void {
+    Poor.failing = .init(Poor.watched.allocator(), .{});
+    {
+        const running = try Running.start(path(folder, "poor.sock"), serving, Poor.take);
+        defer running.end();
+        Poor.forks = echo.Forks.init(Poor.failing.allocator(), .{ .post = EchoService.post, .context = &running.service });
+        var client = try Client.open(path(folder, "poor.sock"), calling);
+        defer client.close();
+        var waiting = Waiting.init(memory.allocator(), &client);
+        for ([_]bool{ false, true }) |is_ordered| {
+            Poor.is_ordered = is_ordered;
+            try Poor.each(&waiting);
+        }
+        holds(serves(&client), "that the service serves on");
+    }
+    Poor.forks.deinit();
+    holds(Poor.watched.deinit() == .ok, "that calls without memory keep none");
+}
+
 fn ending() !void {
     const waiting = 100_000;
     var forks = echo.Forks.init(std.heap.c_allocator, .{ .post = Ending.post });
@@ -677,6 +729,7 @@ fn everything(folder: []const u8) !void {
     try waking(folder);
     try sharing(folder);
     try callingBack(folder);
+    try poverty(folder);
     try ending();
     deadlines();
     try serially(folder);
