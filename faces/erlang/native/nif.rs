@@ -525,11 +525,11 @@ pub(crate) fn give_up(env: Env, arguments: &[RawTerm]) -> Answer {
     Some(atoms(env).ok)
 }
 
-/// `unpack(Connection)`: reads what was too large to be read in the middle of a process's turn.
+/// `unpack(Connection) -> ok | busy`: reads what was too large to be read in the middle of a process's turn,
+/// unless another process does.
 pub(crate) fn unpack(env: Env, arguments: &[RawTerm]) -> Answer {
     let [connection] = arguments else { return None };
-    handle::of(env, *connection)?.unpack(env);
-    Some(atoms(env).ok)
+    Some(if handle::of(env, *connection)?.unpack(env) { atoms(env).ok } else { env.atom("busy") })
 }
 
 /// `encode(Term)`: what a worker would be sent.

@@ -109,7 +109,7 @@ give_up(_Connection) -> erlang:nif_error(not_loaded).
 -spec close(connection()) -> ok.
 close(_Connection) -> erlang:nif_error(not_loaded).
 
--spec unpack(connection()) -> ok.
+-spec unpack(connection()) -> ok | busy.
 unpack(_Connection) -> erlang:nif_error(not_loaded).
 
 -spec encode(term()) -> {ok, binary()} | {error, term()}.

@@ -67,7 +67,7 @@ look(Connection) ->
         idle -> ?MODULE:sleep(Connection);
         {down, Reason} ->
             %% What was still brought is told first.
-            ok = thalweg_nif:unpack(Connection),
+            ok = unpack_all(Connection),
             thalweg_nif:close(Connection),
             exit({shutdown, {down, Reason}})
     end.
@@ -107,6 +107,16 @@ hear(Connection, Patience) ->
 %% What takes long to read keeps no other answer waiting.
 -spec unpack(thalweg_nif:connection()) -> pid().
 unpack(Connection) -> spawn(fun() -> thalweg_nif:unpack(Connection) end).
+
+%% Until nothing that was brought is left, be it that another process is reading it.
+-spec unpack_all(thalweg_nif:connection()) -> ok.
+unpack_all(Connection) ->
+    case thalweg_nif:unpack(Connection) of
+        ok -> ok;
+        busy ->
+            timer:sleep(1),
+            unpack_all(Connection)
+    end.
 
 -spec close(thalweg_nif:connection()) -> no_return().
 close(Connection) ->

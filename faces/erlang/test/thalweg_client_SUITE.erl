@@ -11,7 +11,7 @@
 
 suite() -> [{timetrap, {seconds, 60}}].
 
-all() -> [items_before_a_failure, items_before_the_end_of_a_connection, an_answer_before_the_end_of_a_connection].
+all() -> [items_before_a_failure, items_that_are_read_when_a_connection_ends, items_before_the_end_of_a_connection, an_answer_before_the_end_of_a_connection].
 
 init_per_suite(Config) ->
     _ = application:load(thalweg),
@@ -57,6 +57,23 @@ items_before_the_end_of_a_connection(Config) ->
         {error, {fault, _, _}} = thalweg_client:next(Stream),
         ended(Peer)
     end || _ <- lists:seq(1, 20)],
+    ok.
+
+%% Some are being read apart by another process when the connection is found to have ended.
+items_that_are_read_when_a_connection_ends(Config) ->
+    Item = binary:copy(<<"a">>, 20 * ?LARGE),
+    Count = 16,
+    [begin
+        Peer = peer(Config, fun(Socket, Number) ->
+            ok = gen_tcp:send(Socket, [frame(?ITEM, 0, Number, Item) || _ <- lists:seq(1, Count)]),
+            ok = gen_tcp:shutdown(Socket, write)
+        end),
+        {ok, Client} = thalweg_client:connect(proplists:get_value(path, Config)),
+        {ok, Stream} = thalweg_client:stream(Client, <<"items">>),
+        [{item, Item} = thalweg_client:next(Stream) || _ <- lists:seq(1, Count)],
+        {error, {fault, _, _}} = thalweg_client:next(Stream),
+        ended(Peer)
+    end || _ <- lists:seq(1, 10)],
     ok.
 
 an_answer_before_the_end_of_a_connection(Config) ->

@@ -120,11 +120,11 @@ impl State {
 }
 
 impl Connection {
-    /// Reads what was put aside, unless another process does. It may take long.
-    pub(crate) fn unpack(&self, env: Env) {
+    /// Reads what was put aside, and answers `true`, unless another process does. It may take long.
+    pub(crate) fn unpack(&self, env: Env) -> bool {
         let mut state = self.lock();
         if state.shelf.is_read {
-            return;
+            return false;
         }
         while let Some(held) = state.next_held() {
             let keeper = state.waiters.get(&held.number).map(|waiter| waiter.pid);
@@ -137,6 +137,7 @@ impl Connection {
         }
         // The router may sleep by now, and the peer wait for what was said here.
         state.leave(env);
+        true
     }
 }
 
