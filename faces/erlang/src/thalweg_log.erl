@@ -76,12 +76,14 @@ next(Tail, Timeout) ->
 %% @doc What a tail's message says.
 -spec message({frame | ok, binary()} | {error, term()}) -> piece() | {closed, binary()} | {refused, binary()} | {error, term()}.
 message({error, Reason}) -> {error, Reason};
-message({_, Frame}) when is_binary(Frame) ->
-    case log_types:decode_response(Frame) of
-        {ok, {tail_item, #{data := Data, next := Next}}} -> {data, Data, Next};
-        {ok, {tail_response, #{next := Next}}} -> {closed, Next};
-        {ok, {error_response, #{message := Words}}} -> {refused, Words};
-        {error, Reason} -> {error, Reason}
+message({Kind, Frame}) when Kind =:= frame orelse Kind =:= ok, is_binary(Frame) ->
+    case {Kind, log_types:decode_response(Frame)} of
+        {frame, {ok, {tail_item, #{data := Data, next := Next}}}} -> {data, Data, Next};
+        {ok, {ok, {tail_response, #{next := Next}}}} -> {closed, Next};
+        {ok, {ok, {error_response, #{message := Words}}}} -> {refused, Words};
+        %% In the words of generated clients.
+        {_, {ok, {Name, _}}} -> {error, {unexpected, Name}};
+        {_, {error, Reason}} -> {error, Reason}
     end;
 message(_Message) -> error(badarg).
 

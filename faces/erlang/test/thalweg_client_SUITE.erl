@@ -11,7 +11,7 @@
 
 suite() -> [{timetrap, {seconds, 60}}].
 
-all() -> [items_before_a_failure, items_that_are_read_when_a_connection_ends, items_before_the_end_of_a_connection, an_answer_before_the_end_of_a_connection].
+all() -> [items_before_a_failure, items_that_are_read_when_a_connection_ends, items_before_the_end_of_a_connection, an_answer_before_the_end_of_a_connection, a_tail_of_what_is_none].
 
 init_per_suite(Config) ->
     _ = application:load(thalweg),
@@ -87,6 +87,18 @@ an_answer_before_the_end_of_a_connection(Config) ->
         {ok, Answer} = thalweg_client:call(Client, <<"answer">>),
         ended(Peer)
     end || _ <- lists:seq(1, 20)],
+    ok.
+
+%% A server that answers a tail with what is no part of one.
+a_tail_of_what_is_none(_Config) ->
+    Item = log_types:encode_response({tail_item, #{data => <<"a">>, next => <<"1">>}}),
+    End = log_types:encode_response({tail_response, #{next => <<"1">>}}),
+    Head = log_types:encode_response({remove_response, #{}}),
+    {data, <<"a">>, <<"1">>} = thalweg_log:message({frame, iolist_to_binary(Item)}),
+    {closed, <<"1">>} = thalweg_log:message({ok, iolist_to_binary(End)}),
+    {error, {unexpected, tail_item}} = thalweg_log:message({ok, iolist_to_binary(Item)}),
+    {error, {unexpected, tail_response}} = thalweg_log:message({frame, iolist_to_binary(End)}),
+    [{error, {unexpected, remove_response}} = thalweg_log:message({Kind, iolist_to_binary(Head)}) || Kind <- [frame, ok]],
     ok.
 
 %% Three items: one that is read where it is found, and two behind it that are not.
