@@ -27,6 +27,10 @@ void connecting() {
     const Path nothing("nothing.sock");
     holds(fault_of([&] { thalweg::Client(nothing, once); }) == Fault::no_server);
     holds(fault_of([&] { thalweg::Client("no-endpoint", once); }) == Fault::bad_argument);
+    // The C interface would end it at the NUL, and connect elsewhere.
+    const std::string behind(std::string_view("\0.sock", 6));
+    holds(fault_of([&] { thalweg::Client(std::string(nothing) + behind, once); }) == Fault::bad_argument);
+    holds(fault_of([&] { thalweg::Server({std::string(nothing) + behind}, server_options()); }) == Fault::bad_argument);
     try {
         thalweg::Client(nothing, once);
     } catch (const thalweg::Error& error) {

@@ -160,6 +160,9 @@ void waits() {
     static_assert(Wait::within(std::chrono::nanoseconds(1)).ms() == 1);
     static_assert(Wait::within(std::chrono::hours(24)).ms() == 86'400'000);
     static_assert(Wait::within(std::chrono::seconds(-1)).ms() == 0);
+    using Seconds = std::chrono::duration<double>;
+    static_assert(Wait::within(Seconds(0.0001)).ms() == 1 && Wait::within(Seconds(-1e300)).ms() == 0);
+    static_assert(Wait::within(Seconds(std::numeric_limits<double>::quiet_NaN())).ms() == 0);
     holds(Wait::within(std::chrono::seconds::max()).ms() != 0);
 }
 

@@ -113,6 +113,11 @@ void waiting() {
     thalweg::RpcClient client(door.url());
     holds(client.call("Same", "[1,\"two\"]") == "[1,\"two\"]");
     client.notify("Same", "[3]");
+    const std::string cut(std::string_view("[1]\0,2]", 7));
+    holds(fault_of([&] { client.call("Same", cut); }) == Fault::bad_argument);
+    holds(fault_of([&] { client.call(cut); }) == Fault::bad_argument);
+    holds(fault_of([&] { client.target(door.url() + cut); }) == Fault::bad_argument);
+    holds(fault_of([&] { thalweg::RpcClient(door.url() + cut); }) == Fault::bad_argument);
     const auto answers = client.batch({{"Same", "[4]"}, {"Refuse", ""}, {"Same", "[5]"}});
     holds(answers.size() == 3 && answers[0].json == "[4]" && answers[2].json == "[5]");
     holds(answers[1].is_error && answers[1].code == -32000 && answers[1].fault == Fault::refused);

@@ -56,9 +56,19 @@ void failing() {
     }
     dying.environment = {"no value"};
     holds(fault_of([&] { thalweg::Spawned("sh", path, dying); }) == Fault::bad_argument);
+    // What C would end at a NUL is refused as a whole.
+    const std::string cut(std::string_view("true\0; exit 3", 12));
+    holds(fault_of([&] { thalweg::Spawned("sh", path, shell(cut)); }) == Fault::bad_argument);
+    holds(fault_of([&] { thalweg::Spawned(cut, path); }) == Fault::bad_argument);
+    auto elsewhere = shell("true");
+    elsewhere.directory = std::string(std::string_view("/\0tmp", 5));
+    holds(fault_of([&] { thalweg::Spawned("sh", path, elsewhere); }) == Fault::bad_argument);
     // One that never answers is late, and ended.
     auto mute = shell("sleep 1000");
     mute.ready_within = std::chrono::milliseconds(50);
+    holds(fault_of([&] { thalweg::Spawned("sh", path, mute); }) == Fault::connect_timeout);
+    // A time that has passed already is no longer than none.
+    mute.ready_within = mute.end_within = std::chrono::milliseconds(-1);
     holds(fault_of([&] { thalweg::Spawned("sh", path, mute); }) == Fault::connect_timeout);
 }
 

@@ -40,7 +40,7 @@ class Client : public Transport, public AsyncTransport {
 public:
     /// Connects to `*.sock` or `*.shm`, trying again for as long as the options say. Throws Error.
     explicit Client(const std::string& endpoint, const ClientOptions& options = ClientOptions()) {
-        check(thalweg_client_open(endpoint.c_str(), &options, &client_));
+        check(thalweg_client_open(c_string(endpoint), &options, &client_));
     }
     /// Takes over one that the C interface opened.
     explicit Client(thalweg_client* client) : client_(client) {}

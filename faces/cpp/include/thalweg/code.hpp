@@ -12,6 +12,7 @@
 #include <exception>
 #include <limits>
 #include <optional>
+#include <string>
 #include <utility>
 
 namespace thalweg::inline THALWEG_RUNTIME_NAMESPACE {
@@ -19,6 +20,17 @@ namespace thalweg::inline THALWEG_RUNTIME_NAMESPACE {
 /// Throws Error when a function of the C interface has answered with a fault.
 inline void check(std::uint16_t code) {
     if (code != THALWEG_OK) throw Error(Fault(code), thalweg_error_detail());
+}
+
+/// A string as C takes it, lent. One with a NUL in it would end there, and mean something else: throws Error.
+inline const char* c_string(const std::string& text) {
+    if (text.find('\0') == std::string::npos) return text.c_str();
+    throw Error(Fault::bad_argument, "a NUL is in \"" + text.substr(0, text.find('\0')) + "...\": C would end the text there");
+}
+
+/// A time as C takes it; less than nothing is nothing.
+constexpr std::uint64_t c_milliseconds(std::chrono::milliseconds time) {
+    return time.count() > 0 ? static_cast<std::uint64_t>(time.count()) : 0;
 }
 
 /// What was thrown first, by one of many who are called in turn: it comes out once all were.
@@ -50,9 +62,11 @@ public:
     /// Rounded up, so that a short wait is one. More than the milliseconds of 64 bits is as long as it takes.
     template <class R, class P> static constexpr Wait within(std::chrono::duration<R, P> time) {
         constexpr auto most = static_cast<double>(std::numeric_limits<std::int64_t>::max());
-        if (std::chrono::duration<double, std::milli>(time).count() >= most) return block();
-        const auto ms = std::chrono::ceil<std::chrono::milliseconds>(time).count();
-        return Wait(ms > 0 ? static_cast<std::int64_t>(ms) : 0);
+        const double approximate = std::chrono::duration<double, std::milli>(time).count();
+        if (approximate >= most) return block();
+        // What is no number is not waited for.
+        if (!(approximate > 0)) return poll();
+        return Wait(static_cast<std::int64_t>(std::chrono::ceil<std::chrono::milliseconds>(time).count()));
     }
     [[nodiscard]] constexpr std::int64_t ms() const { return ms_; }
 

@@ -57,7 +57,7 @@ public:
 
     /// Of the service at `http://host:port/rpc/name`. Connects with the first call. Throws Error.
     explicit RpcClient(const std::string& url, const RpcOptions& options = RpcOptions()) {
-        check(thalweg_rpc_open(url.c_str(), &options, &client_));
+        check(thalweg_rpc_open(c_string(url), &options, &client_));
     }
     RpcClient(const RpcClient&) = delete;
     RpcClient& operator=(const RpcClient&) = delete;
@@ -80,7 +80,7 @@ public:
     /// Another service, or the same at another address, for `thalweg_rpc_ask::target`.
     std::uint32_t target(const std::string& url) {
         std::uint32_t number = 0;
-        check(thalweg_rpc_target(handle(), url.c_str(), &number));
+        check(thalweg_rpc_target(handle(), c_string(url), &number));
         return number;
     }
 
@@ -157,7 +157,7 @@ private:
         std::vector<thalweg_rpc_call> list;
         list.reserve(calls.size());
         for (const auto& call : calls) {
-            list.push_back({.method = call.method.c_str(), .params = call.params.c_str()});
+            list.push_back({.method = c_string(call.method), .params = c_string(call.params)});
         }
         std::uint64_t number = 0;
         check(thalweg_rpc_begin(handle(), list.data(), list.size(), &ask, &number));

@@ -60,7 +60,7 @@ public:
     explicit Server(const std::vector<std::string>& endpoints, const ServerOptions& options = ServerOptions()) {
         if (options.error_tag != nullptr) error_tag_ = options.error_tag;
         std::vector<const char*> paths;
-        for (const std::string& endpoint : endpoints) paths.push_back(endpoint.c_str());
+        for (const std::string& endpoint : endpoints) paths.push_back(c_string(endpoint));
         thalweg_server* server = nullptr;
         check(thalweg_server_open(paths.data(), paths.size(), &options, &server));
         server_.reset(server);

@@ -52,14 +52,14 @@ public:
         plain.environment_count = environment.list.size();
         plain.directory = text(options.directory);
         plain.log = text(options.log);
-        plain.ready_within_ms = std::uint64_t(options.ready_within.count());
-        plain.end_within_ms = std::uint64_t(options.end_within.count());
-        plain.respawn_within_ms = std::uint64_t(options.respawn_within.count());
+        plain.ready_within_ms = c_milliseconds(options.ready_within);
+        plain.end_within_ms = c_milliseconds(options.end_within);
+        plain.respawn_within_ms = c_milliseconds(options.respawn_within);
         plain.respawn_most = options.respawn_most;
         plain.plain = options.plain;
         plain.pipes = options.pipes;
         thalweg_spawned* spawned = nullptr;
-        check(thalweg_spawned_start(program.c_str(), endpoint.c_str(), &plain, &spawned));
+        check(thalweg_spawned_start(c_string(program), c_string(endpoint), &plain, &spawned));
         spawned_.reset(spawned);
     }
 
@@ -92,7 +92,7 @@ private:
     /// Strings as C has them, as long as this lives.
     struct Texts {
         explicit Texts(const std::vector<std::string>& of) {
-            for (const std::string& each : of) list.push_back(each.c_str());
+            for (const std::string& each : of) list.push_back(c_string(each));
         }
         std::vector<const char*> list;
     };
@@ -100,7 +100,7 @@ private:
         void operator()(thalweg_spawned* spawned) const { thalweg_spawned_close(spawned); }
     };
 
-    static const char* text(const std::string& of) { return of.empty() ? nullptr : of.c_str(); }
+    static const char* text(const std::string& of) { return of.empty() ? nullptr : c_string(of); }
     static std::optional<Exit> exit_of(const thalweg_exit& of) {
         if (of.kind == THALWEG_EXIT_KIND_RUNNING) return std::nullopt;
         return Exit{.by_signal = of.kind == THALWEG_EXIT_KIND_SIGNAL, .number = of.number};
