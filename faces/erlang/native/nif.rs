@@ -13,6 +13,8 @@ use std::sync::MutexGuard;
 use std::time::{Duration, Instant};
 use thalweg_events::Kind;
 use thalweg_service::{CallId, CallOptions, Error};
+use thalweg_transport::Endpoint;
+use thalweg_wire::fault::Fault;
 
 /// A process looks so long for its own answer before it waits for a message.
 const LOOK: Duration = Duration::from_micros(20);
@@ -89,7 +91,7 @@ fn pending(env: Env, connection: RawTerm, call: CallId) -> RawTerm {
 /// `open(Endpoint, Router, {Schema | none, InFlightMax, ConnectWithinMs, IsShared, Reconnects, SameUserOnly})`.
 pub(crate) fn open(env: Env, arguments: &[RawTerm]) -> Answer {
     let [endpoint, router, wishes] = arguments else { return None };
-    let endpoint = std::str::from_utf8(env.iodata(*endpoint)?).ok()?;
+    let endpoint = env.iodata(*endpoint)?;
     let router = env.pid(*router)?;
     let [schema, in_flight_max, within, is_shared, reconnects, same_user_only] = env.tuple(*wishes)? else {
         return None;
@@ -105,14 +107,20 @@ pub(crate) fn open(env: Env, arguments: &[RawTerm]) -> Answer {
     if let Some(schema) = env.binary(*schema) {
         wanted.schema = schema.try_into().ok()?;
     }
-    let Ok(endpoint) = endpoint.parse() else { return None };
-    match Connection::begin(&endpoint, &wanted, router) {
+    match parsed(endpoint).and_then(|endpoint| Connection::begin(&endpoint, &wanted, router)) {
         Ok(connection) => {
             let term = handle::make(env, connection)?;
             Some(env.make_tuple(&[atoms(env).ok, term]))
         }
         Err(why) => Some(waiter::failure(env, &why)),
     }
+}
+
+fn parsed(endpoint: &[u8]) -> Result<Endpoint, Error> {
+    let wrong = |problem: String| Error::new(Fault::BadArgument, problem);
+    let text =
+        std::str::from_utf8(endpoint).map_err(|problem| wrong(format!("an endpoint is text: {problem}")))?;
+    text.parse().map_err(|problem| wrong(format!("{problem}")))
 }
 
 /// `turn(Connection) -> again | idle | {down, Reason}`: the router's.

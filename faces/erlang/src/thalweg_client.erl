@@ -42,13 +42,14 @@ connect(Endpoint) -> connect(Endpoint, #{}).
 %% @doc Begins to connect.
 -spec connect(iodata(), options()) -> {ok, client()} | error().
 connect(Endpoint, Options) ->
+    Path = iolist_to_binary(Endpoint),
     case thalweg_options:check(connection, Options) of
-        ok -> begin_to_connect(Endpoint, Options);
+        ok -> begin_to_connect(Path, Options);
         {error, Wrong} -> {error, Wrong}
     end.
 
--spec begin_to_connect(iodata(), options()) -> {ok, client()} | error().
-begin_to_connect(Endpoint, Options) ->
+-spec begin_to_connect(binary(), options()) -> {ok, client()} | error().
+begin_to_connect(Path, Options) ->
     Wishes = {
         maps:get(schema, Options, <<0:256>>),
         maps:get(in_flight_max, Options, 1024),
@@ -57,7 +58,7 @@ begin_to_connect(Endpoint, Options) ->
         maps:get(reconnect, Options, false),
         maps:get(same_user_only, Options, true)
     },
-    case thalweg_router:start(Endpoint, Wishes) of
+    case thalweg_router:start(Path, Wishes) of
         {ok, Router, Connection} -> {ok, {Router, Connection}};
         {error, Reason} -> {error, Reason}
     end.

@@ -11,7 +11,7 @@
 
 suite() -> [{timetrap, {seconds, 60}}].
 
-all() -> [items_before_a_failure, items_that_are_read_when_a_connection_ends, items_before_the_end_of_a_connection, an_answer_before_the_end_of_a_connection, a_tail_of_what_is_none].
+all() -> [items_before_a_failure, items_that_are_read_when_a_connection_ends, items_before_the_end_of_a_connection, an_answer_before_the_end_of_a_connection, a_tail_of_what_is_none, no_endpoint].
 
 init_per_suite(Config) ->
     _ = application:load(thalweg),
@@ -99,6 +99,12 @@ a_tail_of_what_is_none(_Config) ->
     {error, {unexpected, tail_item}} = thalweg_log:message({ok, iolist_to_binary(Item)}),
     {error, {unexpected, tail_response}} = thalweg_log:message({frame, iolist_to_binary(End)}),
     [{error, {unexpected, remove_response}} = thalweg_log:message({Kind, iolist_to_binary(Head)}) || Kind <- [frame, ok]],
+    ok.
+
+%% What can be no endpoint is refused in words, and what is no text as a wrong argument, where it was given.
+no_endpoint(_Config) ->
+    [{error, {fault, bad_argument, <<_/binary>>}} = thalweg_client:connect(Endpoint) || Endpoint <- ["", "a.pipe", <<255, ".sock">>]],
+    [{'EXIT', {badarg, _}} = catch thalweg_client:connect(Endpoint) || Endpoint <- [endpoint, [256], {"a.sock"}, <<1:1>>]],
     ok.
 
 %% Three items: one that is read where it is found, and two behind it that are not.
