@@ -17,6 +17,31 @@ test("every fault has a row", () => {
   assert.deepEqual([error.retry, error.number, error.message], ["safe", 13, FAULTS.OVERLOADED.says])
 })
 
+test("a fault that there is not, and words that are none, are no answer", async (context) => {
+  const path = endpoint(context)
+  const told = []
+  await serve(context, path, (frame, reply) => {
+    for (const words of [["toString", "x"], ["NOTHING", "x"], [undefined, "x"], ["REFUSED", 42], ["REFUSED", null]]) {
+      try {
+        reply.fail(...words)
+      } catch (error) {
+        told.push(error.code)
+      }
+    }
+    reply.end(frame)
+  })
+  const client = await connect(context, path)
+  assert.equal(text(await client.call(bytes("x"))), "x")
+  assert.deepEqual(told, Array(5).fill("BAD_ARGUMENT"))
+})
+
+test("a handler that gives no answer is said to once", async (context) => {
+  const path = endpoint(context)
+  await serve(context, path, () => {})
+  const error = await failure((await connect(context, path)).call(bytes("x")))
+  assert.deepEqual([error.code, error.message], ["ABANDONED", FAULTS.ABANDONED.says])
+})
+
 test("nobody listens", async (context) => {
   const error = await failure(Client.connect(endpoint(context), { connectWithinMs: 30 }))
   assert.ok(error instanceof ServiceError)

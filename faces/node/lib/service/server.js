@@ -155,7 +155,7 @@ class Server {
     }
     if (reply.isOver) return
     Promise.resolve(answering).then(
-      () => reply.fail("ABANDONED", "the handler gave no answer"),
+      () => reply.fail("ABANDONED"),
       (error) => reply.fail("ABANDONED", wordsOf(error)),
     )
   }
@@ -170,9 +170,9 @@ class Server {
   }
 
   fail(reply, code, message) {
-    const fault = FAULTS[code]
-    if (fault === undefined) throw badArgument(`there is no fault ${code}`)
-    this.say(FAIL, reply, fault.number, Buffer.from(message))
+    if (!Object.hasOwn(FAULTS, code)) throw badArgument(`there is no fault ${code}`)
+    if (typeof message !== "string") throw badArgument("the words of a fault are a string")
+    this.say(FAIL, reply, FAULTS[code].number, Buffer.from(message))
   }
 
   watch(reply) {
