@@ -140,7 +140,7 @@ export interface Backup {
 }
 
 /**
- * What stands in a segment file, or in all those of a store, piece by piece, whole or not. Nobody should have the store
+ * What stands in a segment file, or in all those of a store, piece by piece, whole or not. The store should not be open
  * open: what is being written may look torn. A file that cannot be read rejects one `next()`; the following one goes on
  * with the next file.
  */

@@ -84,8 +84,8 @@ impl Default for Wishes {
 /// A connection.
 #[derive(Debug)]
 pub(crate) struct Connection {
-    /// A lock that sleeps at once where its holder was interrupted, and yields to nobody: who does loses its
-    /// turn on the processor, and with it that of all the processes that its scheduler runs.
+    /// A lock that sleeps at once where its holder was interrupted, and never yields: a thread that yields
+    /// loses its turn on the processor, and with it that of all the processes that its scheduler runs.
     state: Mutex<State>,
     /// Watched by the virtual machine until it was told to stop.
     pub(crate) descriptor: RawFd,
@@ -411,7 +411,7 @@ impl State {
         calls.into_iter().for_each(|number| self.cancel(CallId::from_number(number)));
     }
 
-    /// Gives up every call and stream, and tells who waits for it that its worker ends: the worker has yet to
+    /// Gives up every call and stream, and tells its waiter that the worker ends: the worker has yet to
     /// hear of that, and may see to what it was amid.
     pub(crate) fn give_up_all(&mut self, env: Env) {
         let ends = EventKind::Failed(Error::new(Fault::Disconnected, "the worker was stopped"));
@@ -435,7 +435,7 @@ impl State {
         self.see_to(env);
     }
 
-    /// Somebody begins to look for an answer of its own.
+    /// A process begins to look for its own answer.
     pub(crate) fn begin_to_look(&mut self) {
         self.lookers += 1;
     }

@@ -157,8 +157,8 @@ fn least_loaded<'c>(env: Env, connections: RawTerm) -> Option<(RawTerm, &'c Conn
     each.min_by_key(|(burden, ..)| *burden).map(|(_, term, connection)| (term, connection))
 }
 
-/// There is no connection: because no worker lives, or because that is none.
-fn nobody(env: Env, connections: RawTerm) -> Answer {
+/// `{error, no_worker}` for an empty tuple of connections; anything else was no argument of this kind.
+fn no_connection(env: Env, connections: RawTerm) -> Answer {
     env.tuple(connections)?.is_empty().then(|| error(env, env.atom("no_worker")))
 }
 
@@ -172,7 +172,9 @@ fn ask(
     options: CallOptions,
     make: impl FnOnce(&mut Vec<u8>) -> Result<(), Refused>,
 ) -> Answer {
-    let Some((term, connection)) = least_loaded(env, connections) else { return nobody(env, connections) };
+    let Some((term, connection)) = least_loaded(env, connections) else {
+        return no_connection(env, connections);
+    };
     let mut state = match written(env, connection, make) {
         Ok(state) => state,
         Err(why) => return refused(env, why),
@@ -284,7 +286,9 @@ pub(crate) fn request(env: Env, arguments: &[RawTerm]) -> Answer {
 /// `gather(Connections, Ref, [{Module, Name, Positional, Named, Within}])`: one message, once all have ended.
 pub(crate) fn gather(env: Env, arguments: &[RawTerm]) -> Answer {
     let [connections, reference, calls] = arguments else { return None };
-    let Some((term, connection)) = least_loaded(env, *connections) else { return nobody(env, *connections) };
+    let Some((term, connection)) = least_loaded(env, *connections) else {
+        return no_connection(env, *connections);
+    };
     // All of them are written before any is sent.
     let mut requests = Vec::with_capacity(env.list_length(*calls)?);
     let mut room = encode::INLINE_BYTES_MAX;
@@ -327,7 +331,9 @@ pub(crate) fn gather(env: Env, arguments: &[RawTerm]) -> Answer {
 /// cancelled when the caller ends.
 pub(crate) fn stream(env: Env, arguments: &[RawTerm]) -> Answer {
     let [connections, reference, call, credit] = arguments else { return None };
-    let Some((term, connection)) = least_loaded(env, *connections) else { return nobody(env, *connections) };
+    let Some((term, connection)) = least_loaded(env, *connections) else {
+        return no_connection(env, *connections);
+    };
     let credit = u32::try_from(env.natural(*credit)?).ok()?;
     let call = env.tuple(*call)?;
     let mut state = match written(env, connection, |out| python::stream(env, call, out)) {
@@ -416,7 +422,9 @@ fn send(
     expect: Expect,
     make: impl FnOnce(&mut Vec<u8>) -> Result<(), Refused>,
 ) -> Answer {
-    let Some((_, connection)) = least_loaded(env, connections) else { return nobody(env, connections) };
+    let Some((_, connection)) = least_loaded(env, connections) else {
+        return no_connection(env, connections);
+    };
     let mut state = match written(env, connection, make) {
         Ok(state) => state,
         Err(why) => return refused(env, why),
@@ -444,8 +452,8 @@ pub(crate) fn answer(env: Env, arguments: &[RawTerm]) -> Answer {
     send(env, *connection, Expect::Notice, |out| python::answer(env, number, ok, *value, out))
 }
 
-/// `post(Connection, Kind, Number, Payload)`. A kind that no event loop has is refused here, where somebody
-/// hears of it.
+/// `post(Connection, Kind, Number, Payload)`. A kind that no event loop has is refused here, where the
+/// caller is told.
 pub(crate) fn post(env: Env, arguments: &[RawTerm]) -> Answer {
     let [connection, kind, number, payload] = arguments else { return None };
     let (named, number) = (env.natural(*kind)?, env.natural(*number)?);

@@ -38,8 +38,8 @@
 -define(REASON_CHARACTERS_MAX, 4096).
 %% Milliseconds until the next attempt to accept a client, after one that failed.
 -define(ACCEPT_PAUSE, 50).
-%% Milliseconds without a client after which who waits for one begins anew, or lies down: who runs no code of this module outlives
-%% whatever is loaded in its place.
+%% Milliseconds without a client after which an acceptor begins anew, or hibernates: a process that runs no code of this module
+%% survives the loading of a newer one.
 -define(LIE_DOWN, 1000).
 
 -spec run(binary(), scope(), iodata()) -> {ok, answer()} | {error, term()}.

@@ -234,7 +234,7 @@ more(#state{socket = Socket, patience = Patience} = State) ->
         {error, _} -> closed
     end.
 
-%% The same, over where the last chunk is there already: then nobody has to ask for what is none.
+%% The same, over where the last chunk is there already: then no request for more is needed.
 -spec over(#state{}) -> #state{}.
 over(#state{left = Chunks, buffer = Buffer} = State) ->
     case thalweg_chunks:take(Chunks, Buffer, 1) of

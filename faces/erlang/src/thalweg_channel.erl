@@ -57,7 +57,7 @@ write(Channel, Value) -> ask(Channel, {write, Value}).
 -spec read(channel()) -> {ok, term()} | {error, closed | timeout | badarg}.
 read(Channel) -> read(Channel, 5000).
 
-%% @doc The next value, or all bytes that are there. Nobody waits for a timeout of zero, or of less.
+%% @doc The next value, or all bytes that are there. A timeout of zero or less does not wait.
 -spec read(channel(), infinity | integer()) -> {ok, term()} | {error, closed | timeout | badarg}.
 read(Channel, Timeout) ->
     case ask(Channel, {read, Timeout}) of

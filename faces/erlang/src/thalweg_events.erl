@@ -39,7 +39,7 @@
 -define(AGAIN, 10).
 %% A poll returns this many at most, however fast they come.
 -define(TOGETHER, 4096).
-%% Milliseconds without an event after which it lies down: who runs no code of this module outlives whatever is loaded in its place.
+%% Milliseconds without an event after which it hibernates: a process that runs no code of this module survives the loading of a newer one.
 -define(LIE_DOWN, 1000).
 
 -define(IS_NUMBER(Number), (is_integer(Number) andalso Number >= 0 andalso Number < 1 bsl 64)).
@@ -53,7 +53,7 @@
     is_told = false :: boolean(),
     %% Whose end is the end of it all.
     owner :: {reference(), pid()},
-    %% Who waits: its own reference, the process, its timer, and the monitor of it.
+    %% The process that polls: its reference, its pid, its timer, and the monitor of it.
     poller = none :: none | {reference(), pid(), reference(), reference()},
     sockets = #{} :: #{port() => callback_number()},
     worker = none :: none | thalweg_nif:connection(),
@@ -384,7 +384,7 @@ in_order([Event | Earlier], Told) -> in_order(Earlier, [as_told(Event) | Told]).
 -spec is_there(pid()) -> boolean().
 is_there(Process) -> node(Process) =/= node() orelse is_process_alive(Process).
 
-%% Nobody polls any more.
+%% There is no poller any more.
 -spec release(#state{}) -> #state{}.
 release(#state{poller = {_, _, Timer, Watch}} = State) ->
     _ = erlang:cancel_timer(Timer),

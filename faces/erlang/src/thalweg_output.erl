@@ -12,8 +12,8 @@
 -define(LINES_MAX, 500).
 -define(LINE_BYTES_MAX, 8192).
 -define(WINDOW, 1000).
-%% Milliseconds without a word after which both processes lie down: who runs no code of this module outlives whatever is loaded in its
-%% place.
+%% Milliseconds without a word after which both processes hibernate: a process that runs no code of this module survives the loading
+%% of a newer one.
 -define(LIE_DOWN, 1000).
 %% Lines of a worker's log are said to be taken so many at a time: a part of as many as may wait (`native/connection/lines.rs').
 -define(TAKEN, 64).

@@ -38,7 +38,7 @@ start(Name, Options) ->
         {Tag, Outcome} ->
             demonitor(Monitor, [flush]),
             Outcome;
-        %% Somebody ended the pool, or the application, meanwhile.
+        %% The pool, or the application, was ended meanwhile.
         {'DOWN', Monitor, process, _, Reason} -> {error, Reason}
     end.
 

@@ -77,8 +77,8 @@ with_host(none, Fields) -> Fields;
 with_host(Host, Fields) -> lists:keystore(<<"host">>, 1, Fields, {<<"host">>, Host}).
 
 %% @doc How long the body is that a head announces, or that it comes in chunks; `refused' where that is not said, or not once. Digits and
-%% nothing else (RFC 9110, 8.6), one way to divide it, which is known (RFC 9112, 6.1), and not both (6.3): who sees another length here
-%% sees another request behind it.
+%% nothing else (RFC 9110, 8.6), one way to divide it, which is known (RFC 9112, 6.1), and not both (6.3): a proxy in front that read
+%% another length would see another request behind it.
 -spec length(head()) -> {ok, non_neg_integer() | chunks} | {refused, pos_integer()}.
 length({_, _, Minor, Fields}) ->
     Codings = [lowered(Value) || {<<"transfer-encoding">>, Value} <- Fields],
@@ -102,7 +102,7 @@ digits(Value) ->
         false -> none
     end.
 
-%% @doc What has to be done for a client to go on (RFC 9110, 10.1.1): nothing, a word, or what nobody here knows.
+%% @doc What has to be done for a client to go on (RFC 9110, 10.1.1): nothing, an interim answer, or an expectation that is not known here.
 -spec expectation(head()) -> none | continue | unknown.
 expectation({_, _, 0, _}) -> none;
 expectation({_, _, _, Fields}) ->
@@ -132,8 +132,8 @@ fields(Socket, Buffer, Until, Fields, Bytes) ->
 -spec is_field(binary()) -> boolean().
 is_field(Line) -> field(Line) =/= error.
 
-%% Nothing stands between a name and its colon, and no line goes on in the next one (RFC 9112, 5.1 and 5.2): who sees another field
-%% here sees another request behind it.
+%% Nothing stands between a name and its colon, and no line goes on in the next one (RFC 9112, 5.1 and 5.2): a proxy in front
+%% that read another field would see another request behind it.
 -spec field(binary()) -> {ok, {binary(), binary()}} | error.
 field(Line) ->
     case binary:split(Line, <<":">>) of

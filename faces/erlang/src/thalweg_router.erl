@@ -6,8 +6,8 @@
 -export([start_link/2, start/2, stop/1]).
 -export([init/4, look/1, sleep/1, hear/2]).
 
-%% Milliseconds without anything to do after which it lies down: who then runs no code of this module outlives whatever is loaded in
-%% its place, and who has something to do goes on in that.
+%% Milliseconds without anything to do after which it hibernates. A process that runs no code of this module survives the loading of
+%% a newer one; one that has something to do goes on in the newer one.
 -define(LIE_DOWN, 1000).
 %% Milliseconds after which a caller's end is heard of, at the latest: to watch every caller would cost every call.
 -define(TEND, 500).
@@ -81,12 +81,12 @@ sleep(Connection) ->
         nothing -> erlang:hibernate(?MODULE, sleep, [Connection])
     end.
 
-%% @private Whatever it is told, asleep or between two looks: one message, if one comes in time. `look' asks for a look.
+%% @private Receives one message, if one comes in time, asleep or between two looks. `look' asks for a look.
 -spec hear(thalweg_nif:connection(), timeout()) -> look | heard | nothing.
 hear(Connection, Patience) ->
     receive
         {select, Connection, _, ready_input} -> look;
-        %% Somebody else found that the connection ended, or that there is more.
+        %% A caller found that the connection ended, or that there is more.
         look -> look;
         %% There are calls that were not answered at once.
         tend ->

@@ -29,14 +29,14 @@
     scopes = #{} :: #{reference() => binary()},
     %% The callbacks that run.
     running = #{} :: #{reference() => non_neg_integer()},
-    %% Those of them that only wait for something to take along, and who runs each.
+    %% Those of them that only wait for something to take along, and the process that runs each.
     waiting = #{} :: #{non_neg_integer() => pid()},
     %% Milliseconds that what runs there may take to shut down, and whether anything does that wants to.
     shut_down_within :: non_neg_integer(),
     has_lifespan = false :: boolean()
 }).
 
-%% One that starts: its place in its pool, and who keeps it there.
+%% A worker that starts: the process that keeps its place, its pool, its index there, and the options.
 -type start() :: {pid(), atom(), pos_integer(), thalweg_pool:options()}.
 
 %% @doc Begins to start a worker. The caller is sent `{ready, Worker}' when it is, or told why it ended instead.
@@ -73,7 +73,7 @@ connected(_Start, Endpoint, {error, Reason}) ->
     {error, Reason};
 connected({Place, Pool, Index, Options}, Endpoint, {ok, Output, Port, OsPid}) ->
     Within = maps:get(start_within, Options, 10000),
-    %% Who waits here is late first, and says so: in a connection's words nobody listens there yet.
+    %% The wait below ends first and reports the delay: the connection's own words would be that there is no server yet.
     Wishes = {none, maps:get(in_flight_max, Options, 1024), 2 * Within + ?CONNECT_WITHIN, false, false, true},
     case thalweg_router:start_link(Endpoint, Wishes) of
         {ok, Router, Connection} ->
@@ -135,11 +135,11 @@ handle_info({thalweg_event, callback, Number, Call}, #state{pool = Pool, connect
     HasLifespan = State#state.has_lifespan orelse thalweg_callbacks:is_lifespan(Call),
     {noreply, State#state{running = Running#{Monitor => Number}, waiting = Now, has_lifespan = HasLifespan}};
 handle_info({thalweg_event, unwanted, Number, _}, #state{waiting = Waiting} = State) ->
-    %% Nobody waits for its outcome any more: a function of somebody's goes on, a reader takes nothing along.
+    %% Its outcome is not awaited any more. A user's function goes on; a reader of a channel ends, so that it takes no value along.
     _ = [exit(Callback, kill) || #{Number := Callback} <- [Waiting]],
     {noreply, State};
 handle_info(interrupt, State) ->
-    %% Somebody gave up: the worker looks whether the function that runs is still wanted, and once more, because Python does not
+    %% A caller gave up: the worker looks whether the function that runs is still wanted, and once more, because Python does not
     %% hear of a signal between its last look for one and the system's call that it waits in.
     ok = has_it_look(State),
     _ = erlang:send_after(?LOOK_AGAIN, self(), look_again),
@@ -201,7 +201,7 @@ terminate(_Reason, {_Place, _Pool, _Index, _Options}) -> ok;
 terminate(shutdown, State) -> finish(shut_down(State));
 terminate(_Reason, State) -> finish(State).
 
-%% What is in flight is given up, and it and applications end before their worker does, which goes on meanwhile: nobody new finds it.
+%% What is in flight is given up, and it and applications end before their worker does, which goes on meanwhile: no new caller finds it.
 %% What went wrong is logged.
 -spec shut_down(#state{}) -> #state{}.
 shut_down(#state{connection = Connection, has_lifespan = HasLifespan} = State) ->
@@ -255,7 +255,7 @@ finish(#state{pool = Pool, index = Index, connection = Connection, port = Port, 
     _ = catch thalweg_nif:close(Connection),
     IsThere = erlang:port_info(Port) =/= undefined,
     _ = catch port_close(Port),
-    %% By its number only one that never was ready: of another that may be anybody's by now.
+    %% Only one that never was ready is killed by its number: that of another may belong to a different process by now.
     IsKilled = thalweg_nif:kill_process(Connection),
     _ = [os:cmd("kill -KILL " ++ integer_to_list(OsPid)) || not IsKilled, IsThere, is_integer(OsPid)],
     ok = forget_endpoint(State#state.endpoint),

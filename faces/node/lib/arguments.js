@@ -1,6 +1,6 @@
 "use strict"
 
-// What callers hand over, looked at before anything is done: what is of the wrong kind is refused by name. A word that nobody knows is
+// What callers hand over, looked at before anything is done: what is of the wrong kind is refused by name. A word that is not known is
 // refused, too: without the one that was meant, more might be done than was asked for.
 
 const { badArgument } = require("./error.js")

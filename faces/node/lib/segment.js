@@ -129,7 +129,7 @@ class Segment {
       try {
         return new Uint8Array(this.apart, byte, length)
       } catch {
-        // Somebody detached it.
+        // Its buffer was detached by the caller that it was lent to.
         this.lendable = 0
         return this.lend(byte, length)
       }

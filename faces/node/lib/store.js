@@ -114,7 +114,7 @@ const PURGE = { log: "string", before: "number", destroy: "boolean", countEntrie
 
 /**
  * What is to be purged: everything when nothing is handed over. Anything less has to be a word, and a word has to say something: one that
- * nobody knows is refused, and so are one whose value is undefined and an object with none, for without the one that was meant everything
+ * is not known is refused, and so are one whose value is undefined and an object with none, for without the one that was meant everything
  * might go.
  */
 function purged(words) {

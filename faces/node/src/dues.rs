@@ -18,7 +18,7 @@ pub(crate) struct Dues {
 struct State {
     /// What was appended since the last turn began.
     bytes: u64,
-    /// Somebody has a turn.
+    /// A turn is under way.
     taken: bool,
 }
 
@@ -69,7 +69,7 @@ mod tests {
         assert!(dues.grew(DUE_BYTES).is_none(), "not yet");
         let turn = dues.grew(1).unwrap();
         for _ in 0..5 {
-            assert!(dues.grew(DUE_BYTES + 1).is_none(), "somebody is at it");
+            assert!(dues.grew(DUE_BYTES + 1).is_none(), "a turn is under way");
         }
         let turn = turn.again(false).unwrap();
         // What is left to do is for the next append.

@@ -143,7 +143,7 @@ impl RpcCaller {
         })
     }
 
-    /// Nobody waits for these calls any more.
+    /// These calls are not awaited any more.
     #[napi]
     pub fn cancel(&self, call: f64) {
         if let Some(client) = &mut *self.client.borrow_mut() {

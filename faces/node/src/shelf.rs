@@ -325,7 +325,7 @@ impl Closing {
         self.finish_with(|open| open.opened.close().map_err(|error| failure("IO", error)))
     }
 
-    /// The same, and removes its files while the store is still held: nobody else has one there until they
+    /// The same, and removes its files while the store is still held: no other can be made there until they
     /// are gone.
     pub(crate) fn destroy(&mut self) -> Result<()> {
         let what = self.shelf.key.1.display().to_string();

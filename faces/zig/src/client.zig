@@ -48,7 +48,7 @@ pub const ClientOptions = struct {
 
 /// What one call may be given, instead of what the client's options, and the server, say.
 pub const CallOptions = struct {
-    /// How long anybody wants the answer; of 0 the time has passed.
+    /// How long the answer is wanted; at 0 that time has passed already.
     deadline_ms: ?u64 = null,
     /// Of a stream: how many items may come before more are granted. 0 is what the server says.
     credit: u32 = 0,
@@ -137,7 +137,7 @@ pub const Client = struct {
         _ = c.thalweg_client_grant(self.handle, call, items);
     }
 
-    /// Says that nobody waits for the answer any more. The call still ends, usually as `error.Cancelled`.
+    /// Says that the answer is not awaited any more. The call still ends, usually as `error.Cancelled`.
     pub fn cancel(self: *Client, call: u64) void {
         _ = c.thalweg_client_cancel(self.handle, call);
     }
@@ -166,7 +166,7 @@ pub const Client = struct {
         return self.waited.call;
     }
 
-    /// Nobody reads on what was sent last, if this is the call: nothing is heard of it any more, and the server is told at once.
+    /// Leaves the call that was sent last, if this is it: nothing more comes of it, and the server is told at once.
     pub fn leave(self: *Client, call: u64) void {
         if (call == 0 or self.waited.call != call) return;
         self.waited.call = 0;

@@ -18,7 +18,7 @@ pub fn Dispatcher(comptime Module: type) type {
             allocator: Allocator,
             arena: std.heap.ArenaAllocator,
             reply: server.Reply,
-            /// Who still needs all this: its answer, and its method while that runs.
+            /// How many still need all this: the answer, and the method while that runs.
             holders: std.atomic.Value(u32) = .init(1),
             /// Whether the reply was taken away, or is about to be.
             answered: std.atomic.Value(bool) = .init(false),
@@ -68,7 +68,7 @@ pub fn Dispatcher(comptime Module: type) type {
 
             fn changed(context: *anyopaque, wake: service.Wake, to: ?*anyopaque, released: ?service.Wake) void {
                 if (of(context).watch(wake, to, released)) return;
-                // Nobody waits for the answer any more, or there is no memory to wait with. In both cases the
+                // The answer is not awaited any more, or there is no memory to wait with. In both cases the
                 // stream goes on at once. The library ends one that goes on without credit, after a few
                 // items.
                 wake(to);

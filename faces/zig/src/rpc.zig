@@ -60,7 +60,7 @@ pub const Rpc = struct {
         return number;
     }
 
-    /// Nobody waits for these calls any more.
+    /// These calls are not awaited any more.
     pub fn cancel(self: *Rpc, number: u64) Error!void {
         try check(c.thalweg_rpc_cancel(self.handle, number));
     }

@@ -67,16 +67,16 @@ pub const Reply = struct {
         return c.thalweg_reply_item(self.handle, frame.ptr, frame.len);
     }
 
-    /// Whether nobody waits for the answer any more.
+    /// Whether the answer is not awaited any more.
     pub fn cancelled(self: Reply) bool {
         return c.thalweg_reply_cancelled(self.handle);
     }
 
-    /// Has `wake` called with `of` once a stream may go on or nobody waits for the answer any more; at once, on this thread,
+    /// Has `wake` called with `of` once a stream may go on or the answer is not awaited any more; at once, on this thread,
     /// if it is so already. A credit, a cancellation and a client that is gone are seen, and told, by the thread that runs the
     /// server, which must not be held up. A `wake` that was given before is forgotten, and an answer forgets this one; of one
-    /// that another thread has begun by then, `released` says when it is over: it is called once, from any thread, when nobody
-    /// uses `of` any more.
+    /// that another thread has begun by then, `released` says when it is over: it is called once, from any thread, when
+    /// `of` is not used any more.
     pub fn changed(self: Reply, wake: c.Call, of: ?*anyopaque, released: ?c.Call) void {
         _ = c.thalweg_reply_changed(self.handle, wake, of, released);
     }
@@ -88,10 +88,10 @@ pub const Incoming = struct {
     client: u64,
     /// Lent: until the next turn, or until the callback returns.
     frame: []const u8,
-    /// Milliseconds until nobody wants the answer any more.
+    /// Milliseconds until the answer is not wanted any more.
     deadline_ms: ?u63,
     /// Nothing else waits or is in flight, and no other client asked within the last millisecond: to answer
-    /// at once delays nobody.
+    /// at once delays no other call.
     alone: bool,
     reply: Reply,
 

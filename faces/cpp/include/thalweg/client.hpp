@@ -27,13 +27,13 @@ struct ClientOptions : thalweg_client_options {
 
 /// What one call may be given, instead of what the client's options, and the server, say.
 struct CallOptions {
-    /// How long anybody wants the answer; of 0 and less the time has passed.
+    /// How long the answer is wanted; at 0 or less that time has passed already.
     std::optional<std::chrono::nanoseconds> deadline{};
     /// Of a stream: how many items may come before more are granted, which reading them does. 0 is what the server says.
     std::uint32_t credit = 0;
 };
 
-/// Calls a service. To be used from one thread at a time. Nothing is in flight for nobody: whatever was begun ends, at the
+/// Calls a service. To be used from one thread at a time. Every call that was begun ends, at the
 /// latest as Fault::closed when the client is destroyed. That may be in a callback of `turn`, but not in what a waiting call
 /// hands a stream's items to.
 class Client : public Transport, public AsyncTransport {
@@ -49,7 +49,7 @@ public:
     /// What a callback throws here is not heard of.
     ~Client() override {
         *alive_ = false;
-        // Who is told may go on to call, cancel and grant: of a client that is closed by then.
+        // A listener may go on to call, cancel and grant: the client is closed by then.
         thalweg_client_close(std::exchange(client_, nullptr));
         for (const auto& [call, listener] : std::exchange(listeners_, {})) {
             try {
@@ -187,14 +187,14 @@ private:
 
     static Error destroyed() { return {Fault::closed, "the client was destroyed"}; }
 
-    /// A turn for somebody who goes on as long as the client does.
+    /// A turn of a caller that goes on as long as the client does.
     void turn_of(const bool& alive) {
         if (!alive) throw destroyed();
         turn(Wait::block());
     }
 
     std::uint64_t wait_for(FrameView request, bool unary) {
-        // Who did not read a stream to its end does not want it.
+        // A stream that was not read to its end is not wanted any more.
         if (waited_.call != 0) check(thalweg_client_forget(client_, waited_.call));
         forget_waited();
         waited_ = call(request, unary);
@@ -233,14 +233,14 @@ private:
     static Error failure(const thalweg_event& event) { return {Fault(event.fault), event.detail}; }
 
     std::size_t tell() {
-        // Who is told may destroy this client.
+        // A listener may destroy this client.
         const auto alive = alive_;
         // All are told, whichever throws: the descriptor says nothing of what was read and is left here.
         Thrown thrown;
         std::size_t told = 0;
         for (bool comes = true; comes && *alive;) {
             thrown.keep([&] {
-                // What throws before there is somebody to tell is the end.
+                // What throws before a listener is told is the end.
                 comes = false;
                 keep_no_more();
                 thalweg_event event{};
@@ -255,7 +255,7 @@ private:
         return told;
     }
 
-    /// Who takes turns between the items of a plain stream keeps what comes of it.
+    /// A caller that takes turns between the items of a plain stream has them kept here, up to a bound.
     void keep_no_more() const {
         if (kept_bytes_ < kept_bytes_max) return;
         const thalweg_client_state state = thalweg_client_state_of(client_);
@@ -265,7 +265,7 @@ private:
     }
 
     void tell(const thalweg_event& event) {
-        // Of the call that somebody waits for, who makes others between its items.
+        // Of the stream that `receive` reads, while its reader makes other calls between the items.
         if (event.call == waited_.call) {
             kept_bytes_ += kept_.emplace_back(event).item_bytes();
             return;

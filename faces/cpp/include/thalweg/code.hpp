@@ -33,7 +33,7 @@ constexpr std::uint64_t c_milliseconds(std::chrono::milliseconds time) {
     return time.count() > 0 ? static_cast<std::uint64_t>(time.count()) : 0;
 }
 
-/// What was thrown first, by one of many who are called in turn: it comes out once all were.
+/// The first exception of several calls in turn, rethrown once all were made; the others are dropped.
 class Thrown {
 public:
     /// Whether nothing was thrown this time.

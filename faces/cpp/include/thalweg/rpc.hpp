@@ -64,7 +64,7 @@ public:
     /// What was begun and has not ended is told so. What a listener throws here is not heard of.
     ~RpcClient() {
         *alive_ = false;
-        // Who is told may go on to call and cancel: of a client that is closed by then.
+        // A listener may go on to call and cancel: the client is closed by then.
         thalweg_rpc_close(std::exchange(client_, nullptr));
         const Error closed = destroyed();
         while (!listeners_.empty()) {
@@ -114,7 +114,7 @@ public:
         return number;
     }
 
-    /// Nobody waits for what was begun any more; its listener is not told.
+    /// What was begun is not awaited any more; its listener is not told.
     void cancel(std::uint64_t call) {
         listeners_.erase(call);
         if (client_ != nullptr) check(thalweg_rpc_cancel(client_, call));

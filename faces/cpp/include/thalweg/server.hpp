@@ -45,10 +45,10 @@ struct Incoming {
     std::uint64_t client = 0;
     /// Lent: until the next turn, or until the handler returns.
     FrameView frame;
-    /// How long anybody still wants the answer, if there is a limit.
+    /// How long the answer is still wanted, if there is a limit.
     std::optional<std::chrono::milliseconds> deadline;
     /// Nothing else waits or is in flight, and no other client asked within the last millisecond: to answer
-    /// at once delays nobody.
+    /// at once delays no other call.
     bool alone = false;
     std::unique_ptr<Reply> reply;
 };

@@ -17,7 +17,7 @@ template <class T = void> class Task;
 
 namespace tasks {
 
-/// What every task has: who goes on after it, and what it threw.
+/// What every task has: the coroutine that goes on after it, and what it threw.
 struct Promise {
     struct Last {
         [[nodiscard]] bool await_ready() const noexcept { return false; }

@@ -28,7 +28,7 @@ pub(super) struct Shelf {
     frames: VecDeque<Held>,
     /// The router was told.
     is_told: bool,
-    /// Somebody reads.
+    /// A process is reading.
     is_read: bool,
 }
 

@@ -186,7 +186,7 @@ class Session {
   async close() {
     if (this.ending !== undefined) return this.ending
     const ended = this.end()
-    // Whoever closes it again waits for the same; why it failed is the first one's to hear.
+    // A second call of close waits for the same; only the first one is told why it failed.
     this.ending = ended.catch(() => {})
     return ended
   }

@@ -3,12 +3,12 @@
 //!
 //! ```text
 //! out     ITEM slot, frame | END slot, frame | FAIL slot, fault, words | WATCH slot
-//! in      REQUEST slot, client's low and high half, frame | CHANGED slot, 1 when nobody waits any more
+//! in      REQUEST slot, client's low and high half, frame | CHANGED slot, 1 when the answer is not awaited any more
 //! ```
 //!
 //! This side names calls by slots that it hands out again once the last word about one was said. Where an
-//! item's first word stood its flow is written: 0 go on, 1 wait until it CHANGED, 2 nobody waits any more. A
-//! call that is watched has CHANGED when nobody waits any more, at once if it is so already.
+//! item's first word stood its flow is written: 0 go on, 1 wait until it CHANGED, 2 it is not awaited any more. A
+//! call that is watched has CHANGED when it is not awaited any more, at once if it is so already.
 
 use super::area::{Filling, Record, Spill, note, read};
 use super::options::{ListenOptions, endpoint, fault};
@@ -37,7 +37,7 @@ const GO: u32 = 0;
 const WAIT: u32 = 1;
 const GONE: u32 = 2;
 
-/// Calls of which something changed, by slot and generation: an old one's wake is nobody's.
+/// Calls of which something changed, by slot and generation: the wake of an earlier call in the same slot is dropped.
 type Changes = Arc<Mutex<Vec<(u32, u32)>>>;
 
 struct Change {
@@ -65,7 +65,7 @@ struct Desk {
     free: Vec<u32>,
     generation: u32,
     changes: Changes,
-    /// It ends: calls that nobody waits for any more are abandoned.
+    /// It ends: calls that are not awaited any more are abandoned.
     is_stopping: bool,
     spill: Spill,
 }
@@ -131,7 +131,7 @@ impl Desk {
         }
     }
 
-    /// Slots of calls of which something changed, and whether anybody still waits for them.
+    /// Slots of calls of which something changed, and whether each is still awaited.
     fn changed(&mut self) -> Vec<(u32, bool)> {
         let woken = std::mem::take(&mut *self.changes.lock());
         let mut changed = Vec::new();
@@ -146,7 +146,7 @@ impl Desk {
         changed
     }
 
-    /// A server that ends waits for no handler whose answer nobody waits for. The handler may answer all the
+    /// A server that ends waits for no handler whose answer is not awaited. The handler may answer all the
     /// same, and requests may come that were sent before the server began to end: so the slot is not handed
     /// out again, and what is said of it later is said of nothing.
     fn abandon(&mut self, changed: &mut Vec<(u32, bool)>) {
