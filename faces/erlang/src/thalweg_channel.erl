@@ -31,7 +31,11 @@
     capacity :: pos_integer(),
     queue = queue:new() :: queue:queue(),
     size = 0 :: non_neg_integer(),
-    readers = queue:new() :: queue:queue(#reader{}),
+    %% Readers by their turns, the one that has waited longest first; and the turn of each by its timer and by its monitor, so that one
+    %% that leaves is found at once, however many wait.
+    readers = gb_trees:empty() :: gb_trees:tree(pos_integer(), #reader{}),
+    turns = #{} :: #{reference() => pos_integer()},
+    last_turn = 0 :: non_neg_integer(),
     is_closed = false :: boolean()
 }).
 
@@ -132,14 +136,14 @@ handle_call({read, Timeout}, _From, State) when Timeout =/= infinity, not is_int
 handle_call({read, _}, _From, #state{size = 0, is_closed = true} = State) -> {stop, normal, {error, closed}, State};
 handle_call({read, Timeout}, _From, #state{size = 0} = State) when is_integer(Timeout), Timeout =< 0 ->
     {reply, {error, timeout}, State};
-handle_call({read, Timeout}, {Pid, _} = From, #state{size = 0, readers = Readers} = State) ->
+handle_call({read, Timeout}, {Pid, _} = From, #state{size = 0} = State) ->
     Timer =
         case Timeout of
             infinity -> make_ref();
             _ -> erlang:start_timer(min(Timeout, ?MILLISECONDS_MAX), self(), read)
         end,
     Reader = #reader{from = From, timer = Timer, monitor = monitor(process, Pid)},
-    {noreply, State#state{readers = queue:in(Reader, Readers)}};
+    {noreply, with_reader(Reader, State)};
 handle_call({read, _}, _From, State) ->
     {Value, Left} = take(State),
     {reply, {ok, State#state.kind, Value}, Left};
@@ -153,7 +157,7 @@ handle_cast(_Message, State) -> {noreply, State}.
 
 -spec handle_info(term(), #state{}) -> {noreply, #state{}} | {stop, normal, #state{}}.
 handle_info({timeout, Timer, read}, State) ->
-    case without_reader(#reader.timer, Timer, State) of
+    case without_reader(Timer, State) of
         {Reader, Next} ->
             gen_server:reply(Reader#reader.from, {error, timeout}),
             {noreply, Next};
@@ -163,7 +167,7 @@ handle_info({'DOWN', Owner, process, _, _}, #state{owner = Owner} = State) ->
     refuse_readers(State),
     {stop, normal, State};
 handle_info({'DOWN', Monitor, process, _, _}, State) ->
-    case without_reader(#reader.monitor, Monitor, State) of
+    case without_reader(Monitor, State) of
         {_, Next} -> {noreply, Next};
         none -> {noreply, State}
     end;
@@ -175,36 +179,51 @@ terminate(_Reason, #state{number = Number}) -> thalweg_shared:remove_channel(Num
 
 -spec refuse_readers(#state{}) -> ok.
 refuse_readers(#state{readers = Readers}) ->
-    lists:foreach(fun(#reader{from = From}) -> gen_server:reply(From, {error, closed}) end, queue:to_list(Readers)).
+    lists:foreach(fun(#reader{from = From}) -> gen_server:reply(From, {error, closed}) end, gb_trees:values(Readers)).
 
-%% One reader that does not wait any more, and the others.
--spec without_reader(pos_integer(), reference(), #state{}) -> {#reader{}, #state{}} | none.
-without_reader(Field, Reference, #state{readers = Readers} = State) ->
-    case lists:keytake(Reference, Field, queue:to_list(Readers)) of
-        {value, Reader, Left} ->
-            forget_reader(Reader),
-            {Reader, State#state{readers = queue:from_list(Left)}};
-        false -> none
+-spec with_reader(#reader{}, #state{}) -> #state{}.
+with_reader(#reader{timer = Timer, monitor = Monitor} = Reader, #state{readers = Readers, turns = Turns, last_turn = Last} = State) ->
+    Turn = Last + 1,
+    State#state{readers = gb_trees:insert(Turn, Reader, Readers), turns = Turns#{Timer => Turn, Monitor => Turn}, last_turn = Turn}.
+
+%% The reader with this timer or monitor, which does not wait any more, and the others.
+-spec without_reader(reference(), #state{}) -> {#reader{}, #state{}} | none.
+without_reader(Reference, #state{readers = Readers, turns = Turns} = State) ->
+    case Turns of
+        #{Reference := Turn} ->
+            {Reader, Left} = gb_trees:take(Turn, Readers),
+            {Reader, forget_reader(Reader, State#state{readers = Left})};
+        _ -> none
     end.
 
--spec forget_reader(#reader{}) -> ok.
-forget_reader(#reader{timer = Timer, monitor = Monitor}) ->
+%% The reader that has waited longest, and the others.
+-spec first_reader(#state{}) -> {#reader{}, #state{}} | none.
+first_reader(#state{readers = Readers} = State) ->
+    case gb_trees:is_empty(Readers) of
+        true -> none;
+        false ->
+            {_, Reader, Left} = gb_trees:take_smallest(Readers),
+            {Reader, forget_reader(Reader, State#state{readers = Left})}
+    end.
+
+%% What still comes of its timer or monitor leads to no reader: to look for that in the mailbox costs a look through all of it.
+-spec forget_reader(#reader{}, #state{}) -> #state{}.
+forget_reader(#reader{timer = Timer, monitor = Monitor}, #state{turns = Turns} = State) ->
     _ = erlang:cancel_timer(Timer),
-    true = demonitor(Monitor, [flush]),
-    ok.
+    true = demonitor(Monitor),
+    State#state{turns = maps:without([Timer, Monitor], Turns)}.
 
 %% The process that has waited longest, and is still there, gets what is there.
 -spec serve(#state{}) -> #state{}.
-serve(#state{size = Size, readers = Readers} = State) ->
-    case Size > 0 andalso queue:out(Readers) of
-        {{value, #reader{from = {Pid, _} = From} = Reader}, Left} ->
-            forget_reader(Reader),
+serve(#state{size = Size} = State) ->
+    case Size > 0 andalso first_reader(State) of
+        {#reader{from = {Pid, _} = From}, Left} ->
             case is_there(Pid) of
                 true ->
-                    {Value, Next} = take(State),
+                    {Value, Next} = take(Left),
                     gen_server:reply(From, {ok, State#state.kind, Value}),
-                    serve(Next#state{readers = Left});
-                false -> serve(State#state{readers = Left})
+                    serve(Next);
+                false -> serve(Left)
             end;
         _ -> State
     end.
