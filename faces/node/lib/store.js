@@ -26,6 +26,9 @@ const OPTIONS = {
   retainBytes: "number",
   rotateAfterUs: "number",
 }
+// What a step in the making of a directory says that was removed since the step before.
+const GONE_MEANWHILE = ["ENOENT", "EEXIST"]
+const MAKE_ATTEMPTS_MAX = 16
 const NEW_LOGS = { existing: "boolean", signal: "object" }
 // Options that count something, and the most there may be of it.
 const COUNTS = {
@@ -52,21 +55,24 @@ function open(path, given) {
   const asked = { readOnly }
   for (const name of Object.keys(OPTIONS)) asked[name] = options[name] ?? asked[name]
   if (inMemory) return new Store(path, inMemory, asked)
-  const made = readOnly ? undefined : makeDirectory(path)
+  const { made, at } = readOnly ? { made: undefined, at: canonical(path) } : makeDirectory(path)
   try {
-    return new Store(canonical(path, readOnly), inMemory, asked)
+    return new Store(at, inMemory, asked)
   } catch (error) {
     if (made !== undefined) removeEmpty(resolve(path), resolve(made))
     throw error
   }
 }
 
-/** Answers the first directory that had to be made. */
+/** Answers the first directory that had to be made, and where the path leads. */
 function makeDirectory(path) {
-  try {
-    return makeEach(resolve(path))
-  } catch (error) {
-    throw refused(error)
+  for (let attempts = 1; ; attempts++) {
+    try {
+      return { made: makeEach(resolve(path)), at: realpathSync(path) }
+    } catch (error) {
+      // A store that is being destroyed, whose directory goes last, may have taken it away between two of these steps.
+      if (attempts === MAKE_ATTEMPTS_MAX || !GONE_MEANWHILE.includes(error.code)) throw refused(error)
+    }
   }
 }
 
@@ -100,13 +106,12 @@ function removeEmpty(path, first) {
 
 const refused = (error) => typed(Object.assign(new Error(), { message: JSON.stringify({ code: "IO", message: error.message }) }))
 
-function canonical(path, readOnly) {
+function canonical(path) {
   try {
     return realpathSync(path)
-  } catch (error) {
+  } catch {
     // What is no store is refused by the reader, in the same words everywhere.
-    if (readOnly) return path
-    throw refused(error)
+    return path
   }
 }
 
