@@ -26,7 +26,7 @@ use crate::encode::INLINE_BYTES_MAX;
 use crate::enif::{Pid, RawTerm};
 use crate::generated::types::{PythonAttend, SCHEMA_HASH};
 use crate::term::{Env, Letter};
-use crate::waiter::{self, Expect, Told, Waiter};
+use crate::waiter::{self, Delivery, Expect, Waiter};
 use held::Shelf;
 pub(crate) use lines::Lines;
 use std::collections::{HashMap, HashSet};
@@ -57,7 +57,7 @@ const RECONNECT: Reconnect =
 
 /// What a connection is to be like.
 #[derive(Clone, Debug)]
-pub(crate) struct Wishes {
+pub(crate) struct ConnectionOptions {
     pub(crate) schema: SchemaHash,
     pub(crate) in_flight_max: u32,
     pub(crate) connect_within: Duration,
@@ -67,7 +67,7 @@ pub(crate) struct Wishes {
     pub(crate) same_user_only: bool,
 }
 
-impl Default for Wishes {
+impl Default for ConnectionOptions {
     fn default() -> Self {
         let options = ClientOptions::default();
         Self {
@@ -151,7 +151,7 @@ struct Group {
 
 /// What a router does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Next {
+pub(crate) enum RouterStep {
     /// Looks again, after other processes had a turn.
     Again,
     /// Sleeps until the descriptor is readable.
@@ -162,7 +162,7 @@ pub(crate) enum Next {
 
 impl Connection {
     /// Begins to connect.
-    pub(crate) fn begin(endpoint: &Endpoint, wishes: &Wishes, router: Pid) -> Result<Self, Error> {
+    pub(crate) fn begin(endpoint: &Endpoint, wishes: &ConnectionOptions, router: Pid) -> Result<Self, Error> {
         let options = ClientOptions {
             schema: wishes.schema,
             // Which calls are bounded is said below.
@@ -501,26 +501,26 @@ impl State {
     }
 
     /// A router's turn.
-    pub(crate) fn route(&mut self, env: Env) -> Next {
+    pub(crate) fn route(&mut self, env: Env) -> RouterStep {
         self.router_sleeps = false;
         self.look(env, None);
         if self.client.is_none() || self.has_ended() {
-            return Next::End;
+            return RouterStep::End;
         }
         if self.waiters.len() > self.patient {
             let now = Instant::now();
             let since = *self.last.get_or_insert(now);
             if now.duration_since(since) < ATTENTION {
-                return Next::Again;
+                return RouterStep::Again;
             }
         }
-        let Some(client) = &mut self.client else { return Next::End };
+        let Some(client) = &mut self.client else { return RouterStep::End };
         let turned = client.turn(Wait::Poll);
         self.hand_out(env, None);
         self.interrupt(env);
         self.last = None;
         self.router_sleeps = true;
-        if turned.is_ok() && !self.has_ended() { Next::Sleep } else { Next::End }
+        if turned.is_ok() && !self.has_ended() { RouterStep::Sleep } else { RouterStep::End }
     }
 
     /// Why the connection ended.
@@ -577,7 +577,7 @@ fn send(
         }
         expect => {
             let letter = waiter.letter.env();
-            let Told { term, is_last } = waiter::tell(letter, expect, kind, frame);
+            let Delivery { term, is_last } = waiter::tell(letter, expect, kind, frame);
             let message = letter.make_tuple(&[atoms(env).thalweg, waiter.reference, term]);
             waiter.letter.send(env, &waiter.pid, message);
             is_last

@@ -20,25 +20,25 @@ pub(crate) struct NoValue(pub(crate) &'static str);
 
 /// Why a term was not written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stop {
+pub(crate) enum EncodeError {
     NoValue(NoValue),
     /// It is for a scheduler where calls may take long.
     Large,
 }
 
-impl From<NoValue> for Stop {
+impl From<NoValue> for EncodeError {
     fn from(what: NoValue) -> Self {
         Self::NoValue(what)
     }
 }
 
-impl From<Wrong> for Stop {
+impl From<Wrong> for EncodeError {
     fn from(wrong: Wrong) -> Self {
         Self::NoValue(NoValue(wrong.0))
     }
 }
 
-type Written = Result<(), Stop>;
+type Written = Result<(), EncodeError>;
 
 /// How much further it goes: levels deeper, and bytes in all.
 #[derive(Clone, Copy)]
@@ -58,7 +58,7 @@ impl Room {
     }
 
     fn has(self, out: &[u8], bytes: usize) -> Written {
-        if bytes <= self.bytes.saturating_sub(out.len()) { Ok(()) } else { Err(Stop::Large) }
+        if bytes <= self.bytes.saturating_sub(out.len()) { Ok(()) } else { Err(EncodeError::Large) }
     }
 }
 
@@ -102,7 +102,7 @@ fn encode(env: Env, term: RawTerm, out: &mut Vec<u8>, room: Room) -> Written {
 
 fn encode_list(env: Env, list: RawTerm, out: &mut Vec<u8>, room: Room) -> Written {
     // An item takes a byte at least.
-    let length = env.list_length_within(list, room.bytes).map_err(|()| Stop::Large)?;
+    let length = env.list_length_within(list, room.bytes).map_err(|()| EncodeError::Large)?;
     write::list_header(out, length.ok_or(NoValue("an improper list"))?);
     env.items(list).try_for_each(|item| encode(env, item, out, room))
 }

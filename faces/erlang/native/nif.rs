@@ -2,10 +2,10 @@
 //! one thing, and says what came of it; a wrong argument is `badarg`, a panic `{error, panicked}`.
 
 use crate::atoms::{Atoms, atoms};
-use crate::connection::{Connection, Next, State, Wishes};
+use crate::connection::{Connection, ConnectionOptions, RouterStep, State};
 use crate::encode::NoValue;
 use crate::enif::RawTerm;
-use crate::python::{self, Refused};
+use crate::python::{self, RequestError};
 use crate::term::{Env, same};
 use crate::waiter::{self, Expect};
 use crate::{decode, encode, handle};
@@ -41,11 +41,11 @@ fn no_value(env: Env, what: NoValue) -> RawTerm {
     error(env, env.make_tuple(&[atoms(env).no_python_value, env.make_binary(what.0.as_bytes())]))
 }
 
-fn refused(env: Env, why: Refused) -> Answer {
+fn refused(env: Env, why: RequestError) -> Answer {
     match why {
-        Refused::NoValue(what) => Some(no_value(env, what)),
-        Refused::BadArgument => None,
-        Refused::Large => Some(AGAIN_APART),
+        RequestError::NoValue(what) => Some(no_value(env, what)),
+        RequestError::BadArgument => None,
+        RequestError::Large => Some(AGAIN_APART),
     }
 }
 
@@ -54,8 +54,8 @@ fn refused(env: Env, why: Refused) -> Answer {
 fn written(
     env: Env,
     connection: &Connection,
-    make: impl FnOnce(&mut Vec<u8>) -> Result<(), Refused>,
-) -> Result<MutexGuard<'_, State>, Refused> {
+    make: impl FnOnce(&mut Vec<u8>) -> Result<(), RequestError>,
+) -> Result<MutexGuard<'_, State>, RequestError> {
     if env.is_apart() {
         let mut buffer = Vec::new();
         make(&mut buffer)?;
@@ -70,9 +70,9 @@ fn written(
 }
 
 /// A frame of another caller's.
-fn frame(env: Env, frame: &[u8], out: &mut Vec<u8>) -> Result<(), Refused> {
+fn frame(env: Env, frame: &[u8], out: &mut Vec<u8>) -> Result<(), RequestError> {
     if frame.len() > encode::INLINE_BYTES_MAX && !env.is_apart() {
-        return Err(Refused::Large);
+        return Err(RequestError::Large);
     }
     out.clear();
     out.extend_from_slice(frame);
@@ -96,13 +96,13 @@ pub(crate) fn open(env: Env, arguments: &[RawTerm]) -> Answer {
     let [schema, in_flight_max, within, is_shared, reconnects, same_user_only] = env.tuple(*wishes)? else {
         return None;
     };
-    let mut wanted = Wishes {
+    let mut wanted = ConnectionOptions {
         in_flight_max: u32::try_from(env.natural(*in_flight_max)?).ok()?,
         connect_within: Duration::from_millis(env.natural(*within)?),
         is_shared: same(*is_shared, atoms(env).yes),
         reconnects: same(*reconnects, atoms(env).yes),
         same_user_only: same(*same_user_only, atoms(env).yes),
-        ..Wishes::default()
+        ..ConnectionOptions::default()
     };
     if let Some(schema) = env.binary(*schema) {
         wanted.schema = schema.try_into().ok()?;
@@ -130,9 +130,9 @@ pub(crate) fn turn(env: Env, arguments: &[RawTerm]) -> Answer {
     let known = atoms(env);
     let next = connection.lock().route(env);
     Some(match next {
-        Next::Again => known.again,
-        Next::Sleep if handle::watch(env, connection, known.undefined) => known.idle,
-        Next::Sleep | Next::End => {
+        RouterStep::Again => known.again,
+        RouterStep::Sleep if handle::watch(env, connection, known.undefined) => known.idle,
+        RouterStep::Sleep | RouterStep::End => {
             let why = connection.lock().failure();
             let why = why.map_or(known.closed, |why| waiter::failure(env, &why));
             env.make_tuple(&[known.down, why])
@@ -170,7 +170,7 @@ fn ask(
     may_look: bool,
     expect: Expect,
     options: CallOptions,
-    make: impl FnOnce(&mut Vec<u8>) -> Result<(), Refused>,
+    make: impl FnOnce(&mut Vec<u8>) -> Result<(), RequestError>,
 ) -> Answer {
     let Some((term, connection)) = least_loaded(env, connections) else {
         return no_connection(env, connections);
@@ -294,10 +294,10 @@ pub(crate) fn gather(env: Env, arguments: &[RawTerm]) -> Answer {
     let mut room = encode::INLINE_BYTES_MAX;
     for call in env.items(*calls) {
         let mut request = Vec::new();
-        let made = env.tuple(call).ok_or(Refused::BadArgument);
+        let made = env.tuple(call).ok_or(RequestError::BadArgument);
         let made = made.and_then(|call| python::invoke(env, call, &mut request));
         room = room.saturating_sub(request.len() + 1);
-        if made == Err(Refused::Large) || room == 0 && !env.is_apart() {
+        if made == Err(RequestError::Large) || room == 0 && !env.is_apart() {
             return Some(AGAIN_APART);
         }
         requests.push(made.map(|()| request));
@@ -310,7 +310,7 @@ pub(crate) fn gather(env: Env, arguments: &[RawTerm]) -> Answer {
     };
     for (at, request) in requests.into_iter().enumerate() {
         match request {
-            Err(Refused::NoValue(what)) => state.fill(env, group, at, |env| no_value(env, what)),
+            Err(RequestError::NoValue(what)) => state.fill(env, group, at, |env| no_value(env, what)),
             Err(_) => state.fill(env, group, at, |env| error(env, env.atom("badarg"))),
             Ok(request) => {
                 state.buffer = request;
@@ -420,7 +420,7 @@ fn send(
     env: Env,
     connections: RawTerm,
     expect: Expect,
-    make: impl FnOnce(&mut Vec<u8>) -> Result<(), Refused>,
+    make: impl FnOnce(&mut Vec<u8>) -> Result<(), RequestError>,
 ) -> Answer {
     let Some((_, connection)) = least_loaded(env, connections) else {
         return no_connection(env, connections);

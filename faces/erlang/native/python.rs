@@ -1,7 +1,7 @@
 //! What is asked of a Python worker: terms as requests of `schemas/python.jsonc`.
 
 use crate::atoms::atoms;
-use crate::encode::{self, NoValue, Stop};
+use crate::encode::{self, EncodeError, NoValue};
 use crate::enif::RawTerm;
 use crate::generated::types::{
     PythonAnswer, PythonEvaluate, PythonExecute, PythonForget, PythonGenerate, PythonInvoke, PythonPost,
@@ -12,7 +12,7 @@ use thalweg_wire::messagepack::{request_frame, write};
 
 /// Why there is no request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Refused {
+pub(crate) enum RequestError {
     /// A term that has no value in Python.
     NoValue(NoValue),
     /// An argument of the wrong kind.
@@ -21,34 +21,34 @@ pub(crate) enum Refused {
     Large,
 }
 
-impl From<Stop> for Refused {
-    fn from(why: Stop) -> Self {
+impl From<EncodeError> for RequestError {
+    fn from(why: EncodeError) -> Self {
         match why {
-            Stop::NoValue(what) => Self::NoValue(what),
-            Stop::Large => Self::Large,
+            EncodeError::NoValue(what) => Self::NoValue(what),
+            EncodeError::Large => Self::Large,
         }
     }
 }
 
-type Made = Result<(), Refused>;
+type Made = Result<(), RequestError>;
 
 /// A name: an atom or text.
-fn name(env: Env, term: RawTerm) -> Result<String, Refused> {
+fn name(env: Env, term: RawTerm) -> Result<String, RequestError> {
     let bytes = match env.kind(term) {
         Kind::Atom => {
             let mut bytes = Vec::with_capacity(32);
             env.atom_name(term, &mut bytes);
             bytes
         }
-        _ => env.iodata(term).ok_or(Refused::BadArgument)?.to_vec(),
+        _ => env.iodata(term).ok_or(RequestError::BadArgument)?.to_vec(),
     };
-    String::from_utf8(bytes).map_err(|_| Refused::BadArgument)
+    String::from_utf8(bytes).map_err(|_| RequestError::BadArgument)
 }
 
 /// A list of arguments. One that is improper has no value; what is no list is no arguments.
-fn positional(env: Env, term: RawTerm) -> Result<Vec<u8>, Refused> {
+fn positional(env: Env, term: RawTerm) -> Result<Vec<u8>, RequestError> {
     if env.kind(term) != Kind::List {
-        return Err(Refused::BadArgument);
+        return Err(RequestError::BadArgument);
     }
     let mut out = Vec::with_capacity(64);
     encode::list(env, term, &mut out)?;
@@ -56,8 +56,8 @@ fn positional(env: Env, term: RawTerm) -> Result<Vec<u8>, Refused> {
 }
 
 /// A map from names, or nothing where it is empty.
-fn named(env: Env, term: RawTerm) -> Result<Option<Vec<u8>>, Refused> {
-    let size = env.map_size(term).ok_or(Refused::BadArgument)?;
+fn named(env: Env, term: RawTerm) -> Result<Option<Vec<u8>>, RequestError> {
+    let size = env.map_size(term).ok_or(RequestError::BadArgument)?;
     if size == 0 {
         return Ok(None);
     }
@@ -65,12 +65,12 @@ fn named(env: Env, term: RawTerm) -> Result<Option<Vec<u8>>, Refused> {
     write::map_header(&mut out, size);
     env.pairs(term, |key, value| {
         write::string(&mut out, &name(env, key)?);
-        encode::term(env, value, &mut out).map_err(Refused::from)
+        encode::term(env, value, &mut out).map_err(RequestError::from)
     })?;
     Ok(Some(out))
 }
 
-fn value(env: Env, term: RawTerm) -> Result<Vec<u8>, Refused> {
+fn value(env: Env, term: RawTerm) -> Result<Vec<u8>, RequestError> {
     let mut out = Vec::with_capacity(64);
     encode::term(env, term, &mut out)?;
     Ok(out)
@@ -83,7 +83,9 @@ fn within(env: Env, term: RawTerm) -> Option<u64> {
 
 /// A call: `{Module, Name, Positional, Named, Within}`.
 pub(crate) fn invoke(env: Env, call: &[RawTerm], out: &mut Vec<u8>) -> Made {
-    let [module, function, arguments, keywords, callback] = call else { return Err(Refused::BadArgument) };
+    let [module, function, arguments, keywords, callback] = call else {
+        return Err(RequestError::BadArgument);
+    };
     let (positional, named) = (positional(env, *arguments)?, named(env, *keywords)?);
     let request = PythonInvoke {
         module: name(env, *module)?.into(),
@@ -100,7 +102,7 @@ pub(crate) fn invoke(env: Env, call: &[RawTerm], out: &mut Vec<u8>) -> Made {
 /// A stream: `{Module, Name, Positional, Named, Batch | none, Within | none}`.
 pub(crate) fn stream(env: Env, call: &[RawTerm], out: &mut Vec<u8>) -> Made {
     let [module, function, arguments, keywords, batch, callback] = call else {
-        return Err(Refused::BadArgument);
+        return Err(RequestError::BadArgument);
     };
     let (positional, named) = (positional(env, *arguments)?, named(env, *keywords)?);
     let request = PythonGenerate {
@@ -118,12 +120,14 @@ pub(crate) fn stream(env: Env, call: &[RawTerm], out: &mut Vec<u8>) -> Made {
 
 /// Source to run: `{IsExpression, Source, Variables, Scope, Within}`.
 pub(crate) fn source(env: Env, call: &[RawTerm], out: &mut Vec<u8>) -> Made {
-    let [is_expression, source, variables, scope, callback] = call else { return Err(Refused::BadArgument) };
+    let [is_expression, source, variables, scope, callback] = call else {
+        return Err(RequestError::BadArgument);
+    };
     let variables = named(env, *variables)?.map(Cow::Owned);
-    let scope: Cow<'_, [u8]> = env.binary(*scope).ok_or(Refused::BadArgument)?.into();
+    let scope: Cow<'_, [u8]> = env.binary(*scope).ok_or(RequestError::BadArgument)?.into();
     let (source, within) = (name(env, *source)?, within(env, *callback));
     if source.len() > encode::INLINE_BYTES_MAX && !env.is_apart() {
-        return Err(Refused::Large);
+        return Err(RequestError::Large);
     }
     let source = source.into();
     out.clear();

@@ -63,7 +63,7 @@ pub(crate) struct Waiter {
 }
 
 /// What an event is for its waiter, in an environment.
-pub(crate) struct Told {
+pub(crate) struct Delivery {
     /// What it comes to.
     pub(crate) term: RawTerm,
     /// Nothing more will come.
@@ -72,17 +72,17 @@ pub(crate) struct Told {
 
 /// Says what came of a call: `{ok, Value}`, `{error, Reason}`, of a stream also `{data, Value}` and `done`.
 /// An error is the last that is told of a stream, be it that one of its values has no term.
-pub(crate) fn tell(env: Env, expect: Expect, kind: &EventKind, frame: &[u8]) -> Told {
+pub(crate) fn tell(env: Env, expect: Expect, kind: &EventKind, frame: &[u8]) -> Delivery {
     match kind {
         // A service that refuses says so in words of its own, which generated code reads as any other answer.
         EventKind::Failed(error)
             if error.fault == Fault::Refused && is_foreign(expect) && !frame.is_empty() =>
         {
-            Told { term: end(env, expect, frame), is_last: true }
+            Delivery { term: end(env, expect, frame), is_last: true }
         }
-        EventKind::Failed(error) => Told { term: failure(env, error), is_last: true },
+        EventKind::Failed(error) => Delivery { term: failure(env, error), is_last: true },
         EventKind::Item => item(env, expect, frame),
-        EventKind::End => Told { term: end(env, expect, frame), is_last: true },
+        EventKind::End => Delivery { term: end(env, expect, frame), is_last: true },
     }
 }
 
@@ -94,7 +94,7 @@ fn pair(env: Env, tag: RawTerm, value: RawTerm) -> RawTerm {
     env.make_tuple(&[tag, value])
 }
 
-fn item(env: Env, expect: Expect, frame: &[u8]) -> Told {
+fn item(env: Env, expect: Expect, frame: &[u8]) -> Delivery {
     let known = atoms(env);
     let value = match expect {
         Expect::Frames => Ok(pair(env, known.frame, env.make_binary(frame))),
@@ -107,8 +107,8 @@ fn item(env: Env, expect: Expect, frame: &[u8]) -> Told {
         },
     };
     match value {
-        Ok(term) => Told { term, is_last: false },
-        Err(reason) => Told { term: pair(env, known.error, reason), is_last: true },
+        Ok(term) => Delivery { term, is_last: false },
+        Err(reason) => Delivery { term: pair(env, known.error, reason), is_last: true },
     }
 }
 

@@ -6,7 +6,7 @@
 const { badArgument, native } = require("./error.js")
 const check = require("./arguments.js")
 const format = require("./format.js")
-const { BATCH_WORDS, FRAME_WORDS, HIGH, TOUCHED_WORDS, VISIBLE, WRITTEN } = require("./standing.js")
+const { BATCH_WORDS, FRAME_WORDS, HIGH, TOUCHED_WORDS, VISIBLE, WRITTEN } = require("./reader.js")
 const { Walk } = require("./walk.js")
 
 const { BATCH_MAGIC, FLAG_LAST, KIND_DATA } = format

@@ -8,7 +8,7 @@
 
 const { ThalwegError, native } = require("./error.js")
 const format = require("./format.js")
-const { BATCH_WORDS, FRAME_WORDS, HIGH, NOWHERE, Standing, TOUCHED_WORDS } = require("./standing.js")
+const { BATCH_WORDS, FRAME_WORDS, HIGH, NOWHERE, Reader, TOUCHED_WORDS } = require("./reader.js")
 
 const { BATCH_MAGIC, KIND_CLOSE, KIND_DATA, KIND_DELETE } = format
 const FRAME_BYTES = format.FRAME_HEADER_BYTES
@@ -26,7 +26,7 @@ const FOREIGN = 4
 const CLOSED = 5
 const DELETED = 6
 
-class Walk extends Standing {
+class Walk extends Reader {
   constructor(log, follows) {
     super(log)
     // Goes on with what is committed after it came to the end.

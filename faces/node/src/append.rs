@@ -16,7 +16,7 @@ use thalweg_log::{CommitError, Log, Receipt, Store, Time, now};
 const AREA_HEADER_BYTES: usize = 16;
 const ENTRY_HEADER_BYTES: usize = 16;
 
-struct Staged<'a> {
+struct StagedEntry<'a> {
     log: u32,
     time: f64,
     payload: &'a [u8],
@@ -27,7 +27,7 @@ fn staged_bytes(length: usize) -> usize {
     ENTRY_HEADER_BYTES + length.next_multiple_of(8)
 }
 
-fn entries(area: &[u8]) -> impl Iterator<Item = Staged<'_>> {
+fn entries(area: &[u8]) -> impl Iterator<Item = StagedEntry<'_>> {
     let mut at = AREA_HEADER_BYTES;
     std::iter::from_fn(move || {
         let (header, rest) = area.get(at..)?.split_first_chunk::<ENTRY_HEADER_BYTES>()?;
@@ -35,7 +35,7 @@ fn entries(area: &[u8]) -> impl Iterator<Item = Staged<'_>> {
         let length = u32::from_le_bytes([a, b, c, d]) as usize;
         let payload = rest.get(..length)?;
         let staged =
-            Staged { log: u32::from_le_bytes([e, f, g, h]), time: f64::from_le_bytes(time), payload };
+            StagedEntry { log: u32::from_le_bytes([e, f, g, h]), time: f64::from_le_bytes(time), payload };
         at += staged_bytes(length);
         Some(staged)
     })

@@ -9,12 +9,12 @@ use std::sync::Arc;
 use thalweg_log::{InUse, Store, now};
 
 /// Asked for.
-pub struct Maintaining {
+pub struct MaintainTask {
     /// Until it is done: a task lives until the event loop has heard of it.
     pub(crate) in_use: Option<InUse<Store>>,
 }
 
-impl Task for Maintaining {
+impl Task for MaintainTask {
     type Output = bool;
     type JsValue = bool;
 
@@ -29,13 +29,13 @@ impl Task for Maintaining {
 }
 
 /// Begun by itself: its outcome is not reported.
-struct Keeping {
+struct DueMaintainTask {
     shelf: Arc<Shelf>,
     turn: Option<Turn>,
     in_use: Option<InUse<Store>>,
 }
 
-impl Task for Keeping {
+impl Task for DueMaintainTask {
     /// Whether there is more to do; nothing where it failed: that fails again where it is asked for.
     type Output = Option<bool>;
     type JsValue = ();
@@ -64,7 +64,7 @@ pub(crate) fn grew(env: &Env, shelf: &Arc<Shelf>, bytes: u32) {
 fn keep(env: &Env, shelf: &Arc<Shelf>, turn: Turn) {
     let begun = shelf.queue(|| {
         let in_use = Some(shelf.enter_own()?);
-        env.spawn(Keeping { shelf: shelf.clone(), turn: Some(turn), in_use }).map(drop)
+        env.spawn(DueMaintainTask { shelf: shelf.clone(), turn: Some(turn), in_use }).map(drop)
     });
     drop(begun);
 }

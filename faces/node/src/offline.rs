@@ -32,28 +32,28 @@ pub struct ReportRow {
 
 /// Verifies the store at a path, without opening it.
 #[napi]
-pub fn verify(path: String) -> AsyncTask<Verifying> {
-    AsyncTask::new(Verifying(Verified::Path(path.into())))
+pub fn verify(path: String) -> AsyncTask<VerifyTask> {
+    AsyncTask::new(VerifyTask(VerifySubject::Path(path.into())))
 }
 
 /// What is verified.
-pub(crate) enum Verified {
+pub(crate) enum VerifySubject {
     /// A store that this process has open, until it was verified.
     Open(Option<InUse<AnyStore>>),
     /// The store at a path, which another process may have open.
     Path(PathBuf),
 }
 
-pub struct Verifying(pub(crate) Verified);
+pub struct VerifyTask(pub(crate) VerifySubject);
 
-impl Task for Verifying {
+impl Task for VerifyTask {
     type Output = thalweg_log::Report;
     type JsValue = ReportRow;
 
     fn compute(&mut self) -> Result<thalweg_log::Report> {
         let verified = match &mut self.0 {
-            Verified::Open(in_use) => in_use.take().ok_or_else(closed)?.verify(),
-            Verified::Path(path) => thalweg_log::verify(&Disk::Real, path),
+            VerifySubject::Open(in_use) => in_use.take().ok_or_else(closed)?.verify(),
+            VerifySubject::Path(path) => thalweg_log::verify(&Disk::Real, path),
         };
         verified.map_err(|error| open_failure(&error))
     }
@@ -85,14 +85,14 @@ pub struct BackupRow {
 
 /// Writes a backup of the store at a path, which may be open, to a directory.
 #[napi]
-pub fn backup(from: String, to: String) -> AsyncTask<Copying> {
-    AsyncTask::new(Copying { source: Source::Store(from.into()), to: to.into() })
+pub fn backup(from: String, to: String) -> AsyncTask<CopyTask> {
+    AsyncTask::new(CopyTask { source: Source::Store(from.into()), to: to.into() })
 }
 
 /// Puts a backup back, to a directory.
 #[napi]
-pub fn restore(backup: String, to: String) -> AsyncTask<Copying> {
-    AsyncTask::new(Copying { source: Source::Backup(backup.into()), to: to.into() })
+pub fn restore(backup: String, to: String) -> AsyncTask<CopyTask> {
+    AsyncTask::new(CopyTask { source: Source::Backup(backup.into()), to: to.into() })
 }
 
 /// What is copied.
@@ -105,12 +105,12 @@ pub(crate) enum Source {
     Backup(PathBuf),
 }
 
-pub struct Copying {
+pub struct CopyTask {
     pub(crate) source: Source,
     pub(crate) to: PathBuf,
 }
 
-impl Task for Copying {
+impl Task for CopyTask {
     type Output = Backup;
     type JsValue = BackupRow;
 
@@ -229,16 +229,16 @@ impl NativeParse {
 
     /// The next pieces; none when that was all.
     #[napi]
-    pub fn next(&self) -> AsyncTask<Parsing> {
-        AsyncTask::new(Parsing { progress: self.progress.clone() })
+    pub fn next(&self) -> AsyncTask<ParseTask> {
+        AsyncTask::new(ParseTask { progress: self.progress.clone() })
     }
 }
 
-pub struct Parsing {
+pub struct ParseTask {
     progress: Arc<Mutex<Progress>>,
 }
 
-impl Task for Parsing {
+impl Task for ParseTask {
     type Output = (Vec<Piece>, Option<Error>);
     type JsValue = PiecesRow;
 

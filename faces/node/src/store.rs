@@ -3,10 +3,10 @@
 use crate::append;
 use crate::bell::Bell;
 use crate::error::{Result, closed, commit, failure, read, read_only};
-use crate::housekeeping::{self, Maintaining};
+use crate::housekeeping::{self, MaintainTask};
 use crate::lend::lend;
 use crate::log::NativeLog;
-use crate::offline::{BackupRow, Copying, ReportRow, Source, Verified, Verifying};
+use crate::offline::{BackupRow, CopyTask, ReportRow, Source, VerifySubject, VerifyTask};
 use crate::recovery::{DamageRow, RecoveryRow};
 use crate::segment::NativeSegment;
 use crate::shelf::{Closing, Ending, Kind, Shelf};
@@ -303,7 +303,7 @@ impl Opening {
         count_entries: bool,
     ) -> Result<PromiseRaw<'e, Vec<PurgedRow>>> {
         let before = before.map(|time| time as u64);
-        self.begin(env, |in_use| Purging { in_use: Some(in_use), log, before, destroy, count_entries })
+        self.begin(env, |in_use| PurgeTask { in_use: Some(in_use), log, before, destroy, count_entries })
     }
 
     /// Begins a new segment.
@@ -315,13 +315,13 @@ impl Opening {
     /// Housekeeping: a checkpoint when one is due, segments that no log needs. Whether there is more to do.
     #[napi]
     pub fn maintain<'e>(&self, env: &'e Env) -> Result<PromiseRaw<'e, bool>> {
-        self.begin(env, |in_use| Maintaining { in_use: Some(in_use) })
+        self.begin(env, |in_use| MaintainTask { in_use: Some(in_use) })
     }
 
     /// Looks at every byte of its files.
     #[napi]
     pub fn verify<'e>(&self, env: &'e Env) -> Result<PromiseRaw<'e, ReportRow>> {
-        self.shelf.queue(|| begin(env, Verifying(Verified::Open(Some(self.shelf.enter()?)))))
+        self.shelf.queue(|| begin(env, VerifyTask(VerifySubject::Open(Some(self.shelf.enter()?)))))
     }
 
     /// Writes a backup of the store to a directory.
@@ -329,14 +329,14 @@ impl Opening {
     pub fn backup<'e>(&self, env: &'e Env, to: String) -> Result<PromiseRaw<'e, BackupRow>> {
         self.shelf.queue(|| {
             let source = Source::Open(Some(self.shelf.enter()?));
-            begin(env, Copying { source, to: to.into() })
+            begin(env, CopyTask { source, to: to.into() })
         })
     }
 
     /// Closes this opening, and the store with the last one.
     #[napi]
     pub fn close<'e>(&self, env: &'e Env) -> Result<PromiseRaw<'e, ()>> {
-        let end = |ending| begin(env, Closes { ending });
+        let end = |ending| begin(env, CloseTask { ending });
         match std::mem::replace(&mut *self.left.lock(), true) {
             true => end(Ending::Nothing),
             false => self.shelf.leave(end),
@@ -350,7 +350,7 @@ impl Opening {
             return Err(read_only());
         }
         *self.left.lock() = true;
-        self.shelf.end(|closing| begin(env, Destroys { closing }))
+        self.shelf.end(|closing| begin(env, DestroyTask { closing }))
     }
 
     /// Has the pool do what needs the store for writing.
@@ -405,11 +405,11 @@ impl Drop for Opening {
     }
 }
 
-pub struct Closes {
+pub struct CloseTask {
     ending: Ending,
 }
 
-impl Task for Closes {
+impl Task for CloseTask {
     type Output = ();
     type JsValue = ();
 
@@ -422,12 +422,12 @@ impl Task for Closes {
     }
 }
 
-pub struct Destroys {
+pub struct DestroyTask {
     /// Nothing when another thread closes it.
     closing: Option<Closing>,
 }
 
-impl Task for Destroys {
+impl Task for DestroyTask {
     type Output = ();
     type JsValue = ();
 
@@ -440,7 +440,7 @@ impl Task for Destroys {
     }
 }
 
-pub struct Purging {
+pub struct PurgeTask {
     in_use: Option<InUse<Store>>,
     log: Option<String>,
     before: Option<u64>,
@@ -458,7 +458,7 @@ pub struct PurgedRow {
     pub destroyed: bool,
 }
 
-impl Task for Purging {
+impl Task for PurgeTask {
     type Output = Vec<Purged>;
     type JsValue = Vec<PurgedRow>;
 

@@ -165,8 +165,8 @@ public:
 
 private:
     /// An event that outlives the next function of the C interface.
-    struct Kept {
-        explicit Kept(const thalweg_event& came)
+    struct KeptEvent {
+        explicit KeptEvent(const thalweg_event& came)
             : said(came), bytes(came.frame, came.frame + came.length), detail(came.detail) {}
         [[nodiscard]] thalweg_event event() const {
             thalweg_event event = said;
@@ -236,7 +236,7 @@ private:
         // A listener may destroy this client.
         const auto alive = alive_;
         // All are told, whichever throws: the descriptor says nothing of what was read and is left here.
-        Thrown thrown;
+        FirstException thrown;
         std::size_t told = 0;
         for (bool comes = true; comes && *alive;) {
             thrown.keep([&] {
@@ -285,9 +285,9 @@ private:
     Begun waited_{};
     std::uint32_t taken_ = 0;
     /// What came of that call while others were told, and what `receive` lent of it.
-    std::deque<Kept> kept_;
+    std::deque<KeptEvent> kept_;
     std::size_t kept_bytes_ = 0;
-    std::optional<Kept> received_;
+    std::optional<KeptEvent> received_;
     CallOptions next_call_;
     std::unordered_map<std::uint64_t, std::shared_ptr<Listener>> listeners_;
     /// Falls with the client, for code that goes on after a callback.

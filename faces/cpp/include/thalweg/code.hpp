@@ -34,7 +34,7 @@ constexpr std::uint64_t c_milliseconds(std::chrono::milliseconds time) {
 }
 
 /// The first exception of several calls in turn, rethrown once all were made; the others are dropped.
-class Thrown {
+class FirstException {
 public:
     /// Whether nothing was thrown this time.
     template <class F> bool keep(F&& act) {

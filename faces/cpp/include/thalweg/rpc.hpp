@@ -125,7 +125,7 @@ public:
     std::size_t turn(Wait wait) {
         check(thalweg_rpc_turn(handle(), wait.ms(), nullptr));
         const auto alive = alive_;
-        Thrown thrown;
+        FirstException thrown;
         std::size_t told = 0;
         for (thalweg_rpc_done done{}; *alive; told++) {
             check(thalweg_rpc_next(handle(), &done));

@@ -69,9 +69,9 @@ public:
     /// Answers one request after the other until the server is stopped: `handle(FrameView request, Frame& answer)`. What it
     /// throws stops the server and comes out of here; the caller gets the service's error with its words.
     template <class F> void run(F&& handle) {
-        Serial<F> call{{handle, stopper(), {}}, error_tag_};
+        SerialCall<F> call{{handle, stopper(), {}}, error_tag_};
         const auto answer = [](void* context, const std::uint8_t* request, std::size_t length, thalweg_answer* out) {
-            auto& self = *static_cast<Serial<F>*>(context);
+            auto& self = *static_cast<SerialCall<F>*>(context);
             self.guard([&] { self.answer(FrameView(request, length), out); });
         };
         check(thalweg_server_run(server_.get(), answer, &call));
@@ -82,9 +82,9 @@ public:
     /// later, from any thread. Returns when everything that was handed out has been answered. What it throws stops the
     /// server and comes out of here; generated dispatchers throw nothing.
     template <class F> void run_reactor(F&& handle) {
-        Caught<F> call{handle, stopper(), {}};
+        HandlerCall<F> call{handle, stopper(), {}};
         const auto take = [](void* context, const thalweg_request* request) {
-            auto& self = *static_cast<Caught<F>*>(context);
+            auto& self = *static_cast<HandlerCall<F>*>(context);
             self.guard([&] { self.call(taken(*request)); });
         };
         check(thalweg_server_run_reactor(server_.get(), take, &call));
@@ -147,10 +147,10 @@ private:
     };
 
     /// A handler that C calls: what it throws is kept until C has returned.
-    template <class F> struct Caught {
+    template <class F> struct HandlerCall {
         std::remove_reference_t<F>& call;
         Stopper stopper;
-        Thrown thrown;
+        FirstException thrown;
 
         template <class G> void guard(G&& act) noexcept {
             if (!thrown.keep(act)) stopper.stop();
@@ -158,9 +158,9 @@ private:
     };
 
     /// Where a serial handler's error goes.
-    class Written : public Reply {
+    class SerialReply : public Reply {
     public:
-        explicit Written(thalweg_answer* out) : out_(out) {}
+        explicit SerialReply(thalweg_answer* out) : out_(out) {}
         Flow item(FrameView) override { return Flow::gone; }
         void end(FrameView frame) override { check(thalweg_answer_write(out_, frame.data(), frame.size())); }
 
@@ -168,7 +168,7 @@ private:
         thalweg_answer* out_;
     };
 
-    template <class F> struct Serial : Caught<F> {
+    template <class F> struct SerialCall : HandlerCall<F> {
         std::string_view error;
 
         void answer(FrameView request, thalweg_answer* out) {
@@ -177,19 +177,19 @@ private:
             try {
                 this->call(request, frame.bytes);
             } catch (const std::exception& problem) {
-                Written(out).fail(Fault::refused, error, problem.what());
+                SerialReply(out).fail(Fault::refused, error, problem.what());
                 throw;
             } catch (...) {
-                Written(out).fail(Fault::refused, error, "the handler threw something that is no std::exception");
+                SerialReply(out).fail(Fault::refused, error, "the handler threw something that is no std::exception");
                 throw;
             }
-            Written(out).end(frame.bytes);
+            SerialReply(out).end(frame.bytes);
         }
     };
 
     template <class F> std::size_t hand_out(F& handle) {
         // To the end, whatever is thrown: only then do answers leave, and does the descriptor tell of what comes.
-        Thrown thrown;
+        FirstException thrown;
         std::size_t count = 0;
         for (;; count++) {
             thalweg_request request{};

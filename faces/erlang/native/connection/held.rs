@@ -25,7 +25,7 @@ const SHORT_BYTES: usize = 1 << 10;
 /// What is put aside.
 #[derive(Debug, Default)]
 pub(super) struct Shelf {
-    frames: VecDeque<Held>,
+    frames: VecDeque<HeldFrame>,
     /// The router was told.
     is_told: bool,
     /// A process is reading.
@@ -33,7 +33,7 @@ pub(super) struct Shelf {
 }
 
 #[derive(Debug)]
-struct Held {
+struct HeldFrame {
     number: u64,
     expect: Expect,
     kind: EventKind,
@@ -41,7 +41,7 @@ struct Held {
 }
 
 /// What a frame was read to be.
-struct Read {
+struct ReadFrame {
     letter: Letter,
     term: RawTerm,
     is_last: bool,
@@ -60,7 +60,7 @@ impl Shelf {
     }
 
     pub(super) fn put(&mut self, number: u64, expect: Expect, kind: EventKind, frame: &[u8]) {
-        self.frames.push_back(Held { number, expect, kind, frame: frame.to_vec() });
+        self.frames.push_back(HeldFrame { number, expect, kind, frame: frame.to_vec() });
     }
 }
 
@@ -86,14 +86,14 @@ impl State {
         }
     }
 
-    fn next_held(&mut self) -> Option<Held> {
+    fn next_held(&mut self) -> Option<HeldFrame> {
         let next = self.shelf.frames.pop_front();
         self.shelf.is_read = next.is_some();
         self.shelf.is_told &= next.is_some();
         next
     }
 
-    fn deliver(&mut self, env: Env, number: u64, mut read: Read) {
+    fn deliver(&mut self, env: Env, number: u64, mut read: ReadFrame) {
         let Some(waiter) = self.waiters.get_mut(&number) else { return };
         waiter.held -= 1;
         let (pid, expect) = (read.to.unwrap_or(waiter.pid), waiter.expect);
@@ -142,19 +142,19 @@ impl Connection {
 }
 
 /// `None`: it is not waited for any more, or there is no memory.
-fn read(held: &Held, keeper: Pid) -> Option<Read> {
+fn read(held: &HeldFrame, keeper: Pid) -> Option<ReadFrame> {
     let mut letter = Letter::new()?;
     let env = letter.env();
     if held.expect == Expect::Events {
         let Some(item) = waiter::attended(&held.kind, &held.frame) else {
             let down = waiter::down(env, atoms(env).undefined);
-            return Some(Read { letter, term: down, is_last: true, to: None, line: None });
+            return Some(ReadFrame { letter, term: down, is_last: true, to: None, line: None });
         };
         let (to, message) = waiter::message_of(env, &item, keeper);
         let line = waiter::line_of(&item);
-        return Some(Read { letter, term: message, is_last: false, to: Some(to), line });
+        return Some(ReadFrame { letter, term: message, is_last: false, to: Some(to), line });
     }
     let expect = if matches!(held.expect, Expect::Part(..)) { Expect::Outcome } else { held.expect };
     let told = waiter::tell(env, expect, &held.kind, &held.frame);
-    Some(Read { letter, term: told.term, is_last: told.is_last, to: None, line: None })
+    Some(ReadFrame { letter, term: told.term, is_last: told.is_last, to: None, line: None })
 }

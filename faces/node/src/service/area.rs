@@ -56,7 +56,7 @@ pub(crate) struct Spill {
 
 /// An area being filled.
 #[derive(Debug)]
-pub(crate) struct Filling<'a> {
+pub(crate) struct AreaWriter<'a> {
     area: &'a mut [u8],
     at: usize,
     spill: &'a mut Spill,
@@ -65,12 +65,12 @@ pub(crate) struct Filling<'a> {
 impl Spill {
     /// Begins to fill an area from a byte on, with what was kept. `None` when that does not fit: the area has
     /// to have [`Self::bytes`] more.
-    pub(crate) fn fill<'a>(&'a mut self, area: &'a mut [u8], from: usize) -> Option<Filling<'a>> {
+    pub(crate) fn fill<'a>(&'a mut self, area: &'a mut [u8], from: usize) -> Option<AreaWriter<'a>> {
         let place = area.get_mut(from..from + self.bytes.len())?;
         place.copy_from_slice(&self.bytes);
         let at = from + self.bytes.len();
         self.bytes = Vec::new();
-        Some(Filling { area, at, spill: self })
+        Some(AreaWriter { area, at, spill: self })
     }
 
     pub(crate) const fn bytes(&self) -> usize {
@@ -78,7 +78,7 @@ impl Spill {
     }
 }
 
-impl Filling<'_> {
+impl AreaWriter<'_> {
     /// Puts a record in; `false` when it was the last one that may come now.
     pub(crate) fn put(&mut self, record: Record, payload: &[u8]) -> bool {
         let (start, padded) = (self.at + HEADER_BYTES, payload.len().next_multiple_of(4));

@@ -21,20 +21,20 @@ pub struct StartOptions {
 
 /// How a program ended: one of the two.
 #[napi(object)]
-pub struct Ended {
+pub struct ExitStatus {
     pub code: Option<i32>,
     pub signal: Option<i32>,
 }
 
 #[napi]
-pub struct Running {
+pub struct ProgramHandle {
     child: RefCell<Child>,
     watch: RefCell<Option<Watch>>,
 }
 
 /// Starts a program.
 #[napi]
-pub fn start_program(name: String, options: StartOptions) -> Result<Running> {
+pub fn start_program(name: String, options: StartOptions) -> Result<ProgramHandle> {
     let environment = options.environment.chunks_exact(2);
     let program = Program {
         name: name.into(),
@@ -45,11 +45,11 @@ pub fn start_program(name: String, options: StartOptions) -> Result<Running> {
         standard: None,
     };
     let child = Child::start(program).map_err(|error| failure("SYSTEM", error))?;
-    Ok(Running { child: RefCell::new(child), watch: RefCell::default() })
+    Ok(ProgramHandle { child: RefCell::new(child), watch: RefCell::default() })
 }
 
 #[napi]
-impl Running {
+impl ProgramHandle {
     /// Its process.
     #[napi]
     pub fn id(&self) -> u32 {
@@ -67,15 +67,15 @@ impl Running {
 
     /// How it ended, if it did.
     #[napi]
-    pub fn ended(&self) -> Result<Option<Ended>> {
+    pub fn ended(&self) -> Result<Option<ExitStatus>> {
         let exit = self.child.borrow_mut().wait(Some(Duration::ZERO));
         let exit = exit.map_err(|error| failure("SYSTEM", error))?;
         if exit.is_some() {
             self.watch.borrow_mut().take();
         }
         Ok(exit.map(|exit| match exit {
-            Exit::Code(code) => Ended { code: Some(code), signal: None },
-            Exit::Signal(signal) => Ended { code: None, signal: Some(signal) },
+            Exit::Code(code) => ExitStatus { code: Some(code), signal: None },
+            Exit::Signal(signal) => ExitStatus { code: None, signal: Some(signal) },
         }))
     }
 

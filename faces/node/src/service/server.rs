@@ -10,7 +10,7 @@
 //! item's first word stood its flow is written: 0 go on, 1 wait until it CHANGED, 2 it is not awaited any more. A
 //! call that is watched has CHANGED when it is not awaited any more, at once if it is so already.
 
-use super::area::{Filling, Record, Spill, note, read};
+use super::area::{AreaWriter, Record, Spill, note, read};
 use super::options::{ListenOptions, endpoint, fault};
 use super::watch::Watch;
 use crate::error::{Result, failure};
@@ -158,7 +158,7 @@ impl Desk {
     }
 
     /// Puts in what changed; `false` when it was the last that may come now.
-    fn put_changes(&mut self, filling: &mut Filling<'_>) -> bool {
+    fn put_changes(&mut self, filling: &mut AreaWriter<'_>) -> bool {
         let mut has_room = true;
         for (slot, is_gone) in self.changed() {
             let record = Record { what: CHANGED, slot, first: u32::from(is_gone), second: 0 };

@@ -1,6 +1,6 @@
 "use strict"
 
-// Where a reader stands: in the map of a segment, at a word of it, and how far it may look.
+// A reader of a log: where it stands, in the map of a segment, at a word of it, and how far it may look.
 //
 // Invariants: the limit comes from the store's words, a position at which a batch ends; a reader that leaves a segment keeps in mind
 // where the next entry must begin. Byte positions are kept in units of 4, the words of an Int32Array, so that nothing in a
@@ -20,7 +20,7 @@ const HIGH = 0x100000000
 const EMPTY = new Int32Array(0)
 const NOWHERE = new Int32Array(FRAME_WORDS)
 
-class Standing {
+class Reader {
   constructor(log) {
     this.log = log
     this.view = log.view
@@ -156,4 +156,4 @@ class Standing {
   }
 }
 
-module.exports = { BATCH_WORDS, FRAME_WORDS, HIGH, NOWHERE, Standing, TOUCHED_WORDS, VISIBLE, WRITTEN }
+module.exports = { BATCH_WORDS, FRAME_WORDS, HIGH, NOWHERE, Reader, TOUCHED_WORDS, VISIBLE, WRITTEN }
