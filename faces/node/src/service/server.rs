@@ -3,12 +3,12 @@
 //!
 //! ```text
 //! out     ITEM slot, frame | END slot, frame | FAIL slot, fault, words | WATCH slot
-//! in      REQUEST slot, client's low and high half, frame | CHANGED slot, 1 when the answer is not awaited any more
+//! in      REQUEST slot, client's low and high half, frame | CHANGED slot, 1 when it is not awaited
 //! ```
 //!
 //! This side names calls by slots that it hands out again once the last word about one was said. Where an
-//! item's first word stood its flow is written: 0 go on, 1 wait until it CHANGED, 2 it is not awaited any more. A
-//! call that is watched has CHANGED when it is not awaited any more, at once if it is so already.
+//! item's first word stood its flow is written: 0 go on, 1 wait until it CHANGED, 2 it is not awaited any
+//! more. A call that is watched has CHANGED when it is not awaited any more, at once if it is so already.
 
 use super::area::{AreaWriter, Record, Spill, note, read};
 use super::options::{ListenOptions, endpoint, fault};
@@ -37,7 +37,8 @@ const GO: u32 = 0;
 const WAIT: u32 = 1;
 const GONE: u32 = 2;
 
-/// Calls of which something changed, by slot and generation: the wake of an earlier call in the same slot is dropped.
+/// Calls of which something changed, by slot and generation: the wake of an earlier call in the same slot is
+/// dropped.
 type Changes = Arc<Mutex<Vec<(u32, u32)>>>;
 
 struct Change {
