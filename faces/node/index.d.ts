@@ -39,8 +39,8 @@ export class ThalwegError<Code extends string = ErrorCode> extends Error {
   readonly file?: string
   /** Of `DAMAGED`: position of the first damaged byte. */
   readonly from?: number
-  /** Of `DAMAGED`: position at which the log goes on; equal to `from` when that is unknown. */
-  readonly to?: number
+  /** Of `DAMAGED`: position at which the log goes on; null when that is unknown. */
+  readonly resumes?: number | null
   /** Of `DAMAGED`: ids of the logs it touches; null when they can no longer be told. */
   readonly logs?: number[] | null
   /** Of `appendMany` and `appendTimed`: how many entries, the first ones, are appended nevertheless. */
@@ -208,8 +208,8 @@ export interface DamagePiece {
   readonly file: string
   /** Position of the first damaged byte. */
   readonly from: number
-  /** Position at which the batches go on; equal to `from` when that is unknown. */
-  readonly to: number
+  /** Position at which the batches go on; null when that is unknown. */
+  readonly resumes: number | null
   /** Ids of the logs it touches; null when they can no longer be told. */
   readonly logs: readonly number[] | null
 }
@@ -249,8 +249,8 @@ export interface Damage {
   readonly file: string
   /** Position of the first damaged byte. */
   readonly from: number
-  /** Position at which the batches go on; equal to `from` when that is unknown. */
-  readonly to: number
+  /** Position at which the batches go on; null when that is unknown. */
+  readonly resumes: number | null
   /** Ids of the logs it touches; null when they can no longer be told. */
   readonly logs: readonly number[] | null
 }
@@ -264,7 +264,7 @@ export interface Stats {
   /** Bytes of this process's address space that segments are mapped at, once: what is lent of them is mapped again. */
   readonly mappedBytes: number
   /** Position at which the next entry will be written. */
-  readonly written: number
+  readonly stagedEnd: number
   /** Position up to which everything lasts. */
   readonly durable: number
   /** Bytes of memory that the time indexes of segments may take. */
@@ -285,10 +285,12 @@ export interface Stats {
   readonly liveBytes: number
   /** Bytes of segment files removed since the store was opened. */
   readonly freedBytes: number
-  /** Batches that the disk had no room for since then. */
+  /** Batches since then that no segment could be begun for: the disk had no room, or refused otherwise. */
   readonly failures: number
   /** Transactions under way. */
   readonly transactions: number
+  /** A write or a sync failed: the store takes no entries until it is opened again. */
+  readonly failed: boolean
 }
 
 /**
@@ -483,7 +485,7 @@ export interface Cursor {
   /** One byte of the payload, as of a lazy entry. */
   byte(place: number): number | undefined
   /** Payload bytes that had been purged before the cursor came to them. */
-  readonly skipped: number
+  readonly skippedBytes: number
   /** Why nothing more will come. */
   readonly ended: "closed" | "deleted" | "damaged" | null
 }

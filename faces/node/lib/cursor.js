@@ -54,7 +54,7 @@ class Cursor extends Walk {
     this.expected = -1
     this.skip = 0
     this.drop = 0
-    this.skipped = 0
+    this.skippedBytes = 0
     this.passed = 0
     this.ended = null
     this.leapt = true

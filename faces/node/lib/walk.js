@@ -48,7 +48,7 @@ class Walk extends Reader {
     this.stretch = 0
     this.generation = 0
     this.passed = 0
-    this.skipped = 0
+    this.skippedBytes = 0
     this.ended = null
     // Something may lie in front of it that it did not come by, since it last asked whether the log is over.
     this.leapt = true
@@ -174,7 +174,7 @@ class Walk extends Reader {
     this.expected = -1
     const { handle } = this.log
     if (native(() => handle.isPurged(to))) {
-      this.skipped += to - from
+      this.skippedBytes += to - from
       return
     }
     // Of a log that was deleted segments go that others do not need, and what is left is no damage.
@@ -201,7 +201,7 @@ class Walk extends Reader {
     // Nothing of the run at hand is taken any more.
     this.end = 0
     const position = this.positionOf(at)
-    throw new ThalwegError("DAMAGED", message, { from: position, to: position })
+    throw new ThalwegError("DAMAGED", message, { from: position, resumes: null })
   }
 
   /** The loop ran into something: finds more to walk, or says that there is none. */
@@ -321,7 +321,7 @@ class Walk extends Reader {
         this.ended = "damaged"
         this.leave()
         this.expected = -1
-        const beyond = error.to > error.from ? error.to : (segment.number + 1) * HIGH
+        const beyond = error.resumes ?? (segment.number + 1) * HIGH
         this.standAt(beyond)
       }
       throw error

@@ -78,7 +78,7 @@ fn damaged_as(damage: &Damage, message: &str) -> Error {
         "message": message,
         "file": damage.file,
         "from": damage.from,
-        "to": damage.resumes.unwrap_or(damage.from),
+        "resumes": damage.resumes,
         "logs": damage.logs.known(),
     }))
 }

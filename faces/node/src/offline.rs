@@ -184,7 +184,7 @@ pub struct DamagePieceRow {
     pub message: String,
     pub file: String,
     pub from: f64,
-    pub to: f64,
+    pub resumes: Either<f64, Null>,
     pub logs: Either<Vec<f64>, Null>,
 }
 
@@ -331,7 +331,7 @@ fn damage_row(damage: Damage) -> DamagePieceRow {
         piece: "damage".into(),
         message: damage.to_string(),
         from: damage.from as f64,
-        to: damage.resumes.unwrap_or(damage.from) as f64,
+        resumes: damage.resumes.map_or(Either::B(Null), |position| Either::A(position as f64)),
         logs: logs.map_or(Either::B(Null), Either::A),
         file: damage.file,
     }

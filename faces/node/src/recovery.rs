@@ -23,7 +23,7 @@ pub struct DamageRow {
     pub message: String,
     pub file: String,
     pub from: f64,
-    pub to: f64,
+    pub resumes: Either<f64, Null>,
     pub logs: Either<Vec<f64>, Null>,
 }
 
@@ -48,7 +48,7 @@ impl From<&Damage> for DamageRow {
             message: damage.to_string(),
             file: damage.file.clone(),
             from: damage.from as f64,
-            to: damage.resumes.unwrap_or(damage.from) as f64,
+            resumes: or_null(damage.resumes.map(|position| position as f64)),
             logs: or_null(logs),
         }
     }

@@ -44,7 +44,7 @@ pub struct StatsRow {
     pub segment_bytes: f64,
     pub settled_bytes: f64,
     pub mapped_bytes: f64,
-    pub written: f64,
+    pub staged_end: f64,
     pub durable: f64,
     pub index_bytes: f64,
     pub batches: f64,
@@ -57,6 +57,7 @@ pub struct StatsRow {
     pub freed_bytes: f64,
     pub failures: f64,
     pub transactions: f64,
+    pub failed: bool,
 }
 
 /// How a store is opened; what is left out is as the log has it.
@@ -270,7 +271,7 @@ impl Opening {
             segment_bytes: stats.segment_bytes as f64,
             settled_bytes: stats.settled_bytes as f64,
             mapped_bytes: stats.mapped_bytes as f64,
-            written: stats.staged_end as f64,
+            staged_end: stats.staged_end as f64,
             durable: stats.durable as f64,
             index_bytes: stats.index_bytes as f64,
             batches: stats.batches as f64,
@@ -283,6 +284,7 @@ impl Opening {
             freed_bytes: stats.freed_bytes as f64,
             failures: stats.failures as f64,
             transactions: stats.transactions as f64,
+            failed: stats.failed,
         })
     }
 

@@ -113,8 +113,8 @@ test("in sync mode a promise waits for the disk: when it resolves, readers see t
     await Promise.all([a.append(`a${turn}`), b.append(`b${turn}`)])
     assert.ok(cursor.next())
     assert.equal(text(cursor.data), `a${turn}`)
-    const { written, durable } = opened.stats()
-    assert.equal(written, durable)
+    const { stagedEnd, durable } = opened.stats()
+    assert.equal(stagedEnd, durable)
   }
 })
 

@@ -32,7 +32,7 @@ test("a backup holds what was appended before, and neither is changed by what be
   fill(opened.log("a"), 0, 200)
   opened.log("a").append("entry 200", { time: 200 }).catch(() => {})
   const taken = await opened.backup(to)
-  assert.equal(taken.end, opened.stats().written, "what was staged in this turn is in it")
+  assert.equal(taken.end, opened.stats().stagedEnd, "what was staged in this turn is in it")
   assert.deepEqual([taken.copied, taken.attempts, taken.linked > 1], [1, 1, true])
   assert.ok(taken.copiedBytes > 0 && taken.copiedBytes < 8192)
   fill(opened.log("a"), 201, 400)
@@ -76,7 +76,7 @@ test("a store that another thread or nobody has open is backed up by its path", 
     const seen = numbers(copy.log("a"))
     assert.deepEqual(seen, range(0, seen.length))
     assert.ok(seen.length >= 50)
-    assert.equal(copy.stats().written, end)
+    assert.equal(copy.stats().stagedEnd, end)
     await copy.close()
   }
   const ended = new Promise((resolve) => writer.once("exit", resolve))
@@ -119,7 +119,7 @@ test("nothing is written over, nothing damaged is put back, and what failed leav
   writeFileSync(file, bytes)
   await assert.rejects(restore(at("backup"), at("empty")), (error) => {
     assert.deepEqual([error.code, error.file], ["DAMAGED", "segment-0000000002"])
-    assert.ok(error.to > error.from && error.from < 2 * 2 ** 32 + 1000)
+    assert.ok(error.resumes > error.from && error.from < 2 * 2 ** 32 + 1000)
     return true
   })
   assert.ok(!existsSync(at("empty")))
@@ -172,7 +172,7 @@ test("parse() names what is damaged and goes on behind it, and behind a file tha
   const damage = all.filter((piece) => piece.piece === "damage")
   assert.deepEqual(damage.map(({ file, logs }) => [file, logs?.length]), [["segment-0000000002", 1]])
   assert.match(damage[0].message, /segment-0000000002 is damaged/)
-  assert.ok(damage[0].to > damage[0].from)
+  assert.ok(damage[0].resumes > damage[0].from)
   const shown = all.filter((piece) => piece.kind === "data").map((frame) => frame.time)
   assert.deepEqual(shown, range(0, 200).filter((n) => n !== hit))
 

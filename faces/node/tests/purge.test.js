@@ -55,7 +55,7 @@ test("a cursor that stood in what was purged keeps its entry and goes on, and te
   assert.deepEqual(rest.slice(-10), from(1_000, 1_010))
   // Segments that it has mapped are still there for it; what it misses is a run, and it says how long.
   const missed = 1_010 - 10 - rest.length
-  assert.equal(cursor.skipped, missed * 100)
+  assert.equal(cursor.skippedBytes, missed * 100)
 })
 
 for (const count of [15, 28]) {
@@ -205,7 +205,7 @@ test("what was purged between the runs of a segment that was written anew counts
   log.appendSync("last")
   for (const cursor of cursors) {
     const met = []
-    while (cursor.next()) met.push([cursor.offset, cursor.skipped])
+    while (cursor.next()) met.push([cursor.offset, cursor.skippedBytes])
     assert.deepEqual(met, [[5, 0], [20_006, 20_000], [40_007, 40_000], [60_008, 60_000], [60_009, 60_000]])
   }
 })

@@ -236,6 +236,7 @@ function tests() {
     const opened = open(path, { durability: "sync" })
     const [log, other] = [opened.log("a"), opened.log("b")]
     await Promise.all([log.append("kept"), other.append("kept")])
+    assert.equal(opened.stats().failed, false)
     failSyncs(path)
     const transaction = opened.transaction()
     transaction.append(log, "x")
@@ -243,6 +244,7 @@ function tests() {
     const outcomes = await Promise.allSettled([transaction.commit(), log.append("z")])
     assert.deepEqual(outcomes.map(({ reason }) => reason?.code), ["FAILED", "FAILED"])
     assert.equal(outcomes[0].reason.outcome, "unknown")
+    assert.equal(opened.stats().failed, true)
     await assert.rejects(log.append("more"), { code: "FAILED" })
     assert.throws(() => log.appendSync("more"), { code: "FAILED" })
     assert.deepEqual([texts(log), texts(other)], [["kept"], ["kept"]], "what is read is what is durable")

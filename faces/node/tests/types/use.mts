@@ -59,7 +59,7 @@ await store.purge(undefined)
 open("data", { durability: "most" })
 
 try {
-  console.log(answer, (await verify("data")).damage.length, (await store.verify()).end, store.stats().written)
+  console.log(answer, (await verify("data")).damage.length, (await store.verify()).end, store.stats().stagedEnd)
 } catch (error) {
   if (error instanceof ThalwegError) {
     const code: ErrorCode = error.code
