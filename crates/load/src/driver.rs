@@ -17,6 +17,25 @@ const FAILURES_MAX: u64 = 1_000;
 /// Bytes that one receive may bring.
 const RECEIVE_BYTES: usize = 256 * 1024;
 
+/// What one follower has of its stream.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Follower {
+    pub(crate) stream: u64,
+    /// Different records, each counted when it came in its order.
+    pub(crate) records: u64,
+    /// The number behind the highest of them.
+    pub(crate) next: u64,
+}
+
+impl Follower {
+    /// How many of the `published` records of its stream it lacks. A record beyond them is one whose answer
+    /// was lost with its connection; it makes up for none of the others.
+    fn missing(&self, published: u64) -> u64 {
+        let beyond = self.next.saturating_sub(published);
+        published.saturating_sub(self.records.saturating_sub(beyond))
+    }
+}
+
 /// What roles have in common.
 pub(crate) struct Shared {
     pub(crate) target: Target,
@@ -32,6 +51,8 @@ pub(crate) struct Shared {
     pub(crate) published: Vec<u64>,
     /// Records that were delivered to followers, whenever.
     pub(crate) delivered: u64,
+    /// What each follower has, in the order in which they began.
+    pub(crate) followers: Vec<Follower>,
     /// Writers are to end.
     pub(crate) writing_ends: bool,
     /// Why the load has to end.
@@ -49,9 +70,17 @@ impl Shared {
             over: 0,
             published: Vec::new(),
             delivered: 0,
+            followers: Vec::new(),
             writing_ends: false,
             refusal: None,
         }
+    }
+
+    /// Records that the server accepted and that a follower of their stream does not have, over all followers.
+    pub(crate) fn missing(&self) -> u64 {
+        let published = |stream: u64| usize::try_from(stream).ok().and_then(|at| self.published.get(at));
+        let missing = |of: &Follower| of.missing(published(of.stream).copied().unwrap_or(0));
+        self.followers.iter().map(missing).sum()
     }
 
     /// A role's request about a stream was refused: a failure, which ends the load if the same request would
@@ -236,6 +265,18 @@ mod tests {
     use super::*;
     use crate::target::tests::target;
     use thalweg_wire::http1::parse_response;
+
+    #[test]
+    fn what_one_follower_has_too_much_makes_up_for_nothing_that_another_lacks() {
+        let mut shared = Shared::new(target());
+        shared.published = vec![3, 5];
+        let follower = |stream, records, next| Follower { stream, records, next };
+        // One of a record whose answer was lost, one without its last two, one that missed one in between.
+        shared.followers = vec![follower(0, 4, 4), follower(1, 3, 3), follower(1, 4, 5)];
+        assert_eq!(shared.missing(), 3);
+        shared.followers = vec![follower(0, 3, 3), follower(1, 5, 5)];
+        assert_eq!(shared.missing(), 0);
+    }
 
     fn refused(head: &str) -> Shared {
         let mut shared = Shared::new(target());

@@ -2,7 +2,7 @@
 
 use super::{Next, Role};
 use crate::arguments::Via;
-use crate::driver::Shared;
+use crate::driver::{Follower, Shared};
 use crate::record;
 use crate::sse::{Events, Said};
 use crate::target::Body;
@@ -20,6 +20,8 @@ pub(crate) struct Follow {
     heard: Heard,
     events: Events,
     attached: bool,
+    /// The answer is a refusal, whose body holds no records.
+    refused: bool,
 }
 
 /// What was heard so far.
@@ -29,6 +31,8 @@ struct Heard {
     partial: Vec<u8>,
     /// The number of the next record.
     next: u64,
+    /// Where the others see what it has, once it has begun.
+    follower: Option<usize>,
 }
 
 impl Heard {
@@ -56,6 +60,12 @@ impl Heard {
         if self.next != serial {
             shared.counts.out_of_order += 1;
         }
+        if let Some(follower) = self.follower.and_then(|at| shared.followers.get_mut(at))
+            && serial >= follower.next
+        {
+            follower.records += 1;
+            follower.next = serial + 1;
+        }
         self.next = serial + 1;
         shared.delivered += 1;
         shared.counts.done(now_ns.saturating_sub(sent_ns));
@@ -71,9 +81,10 @@ impl Follow {
             stream,
             offset: "-1".to_owned(),
             cursor: None,
-            heard: Heard { record_bytes, partial: Vec::new(), next: 0 },
+            heard: Heard { record_bytes, partial: Vec::new(), next: 0, follower: None },
             events: Events::default(),
             attached: false,
+            refused: false,
         }
     }
 
@@ -95,6 +106,10 @@ impl Role for Follow {
     }
 
     fn next(&mut self, shared: &mut Shared, out: &mut Vec<u8>) -> Next {
+        if self.heard.follower.is_none() {
+            self.heard.follower = Some(shared.followers.len());
+            shared.followers.push(Follower { stream: self.stream, records: 0, next: 0 });
+        }
         let mut query = format!("?offset={}&live={}", self.offset, self.name());
         if let Some(cursor) = &self.cursor {
             query += &format!("&cursor={cursor}");
@@ -109,8 +124,9 @@ impl Role for Follow {
     }
 
     fn head(&mut self, shared: &mut Shared, head: &ResponseHead<'_>) {
-        if !(200..300).contains(&head.status) {
-            shared.refused(self.name(), self.stream, head);
+        self.refused = !(200..300).contains(&head.status);
+        if self.refused {
+            return shared.refused(self.name(), self.stream, head);
         }
         let text = |name: &str| head.field(name).map(|value| String::from_utf8_lossy(value).into_owned());
         if self.via == Via::LongPoll {
@@ -122,6 +138,9 @@ impl Role for Follow {
     }
 
     fn body(&mut self, shared: &mut Shared, bytes: &[u8]) {
+        if self.refused {
+            return;
+        }
         let now_ns = monotonic_ns();
         if self.via == Via::LongPoll {
             return self.heard.take(bytes, now_ns, shared);
@@ -182,6 +201,29 @@ mod tests {
         let mut role = Follow::new(Via::LongPoll, 0, 40);
         role.body(&mut shared, &[record(0), record(2), record(2)].concat());
         assert_eq!((shared.delivered, shared.counts.out_of_order), (3, 2));
+    }
+
+    #[test]
+    fn a_refusal_is_one_failure_whatever_its_body_says() {
+        for via in [Via::LongPoll, Via::Sse] {
+            let mut shared = Shared::new(target());
+            let mut role = Follow::new(via, 0, 40);
+            let text = b"HTTP/1.1 503 Busy\r\nContent-Length: 90\r\n\r\n";
+            role.head(&mut shared, &thalweg_wire::http1::parse_response(text, false).unwrap().unwrap());
+            role.body(&mut shared, &[b"data: ", &[b'.'; 83][..], b"\n"].concat());
+            role.answered(&mut shared);
+            assert_eq!((shared.counts.failed, shared.delivered), (1, 0));
+        }
+    }
+
+    #[test]
+    fn what_a_follower_has_is_known() {
+        let mut shared = Shared::new(target());
+        shared.published = vec![4];
+        let mut role = Follow::new(Via::LongPoll, 0, 40);
+        assert_eq!(role.next(&mut shared, &mut Vec::new()), Next::Sent);
+        role.body(&mut shared, &[record(0), record(2), record(2)].concat());
+        assert_eq!((shared.missing(), shared.delivered), (2, 3));
     }
 
     #[test]

@@ -163,6 +163,15 @@ impl Role for Write {
         }
     }
 
+    /// The request is repeated as the next one is, on another connection. A record that a follower looks for
+    /// is not: it may have been taken, and would be there twice. An append that fills a stream ends with what
+    /// it prepares.
+    fn lost(&mut self, _: &mut Shared) -> bool {
+        // The connection was busy until now, so what became due meanwhile waits since it was due.
+        self.answered_ns = monotonic_ns();
+        matches!(self.work, Work::Append { .. } | Work::Create { .. } | Work::Fork { .. })
+    }
+
     fn unanswered(&self, now_ns: u64, counts: &mut Counts) {
         counts.unanswered(now_ns.saturating_sub(self.sent_ns));
         // What became due meanwhile waits for that answer.
@@ -214,6 +223,30 @@ mod tests {
         assert_eq!((role.sent_ns, shared.published[0]), (due_ns, 5));
         let body = out.windows(4).position(|four| four == b"\r\n\r\n").unwrap() + 4;
         assert_eq!(record::read(&out[body..]).unwrap(), (due_ns, 5), "a delivery is timed from then, too");
+    }
+
+    #[test]
+    fn what_was_due_while_a_connection_that_broke_was_busy_waits_since_then() {
+        let mut shared = Shared::new(target());
+        let work = Work::Append { first: 0, streams: 1, record: record::blank(40) };
+        let mut role = Write::new(work, "text/plain", Some(Pace { interval_ns: 1_000, due_ns: 0 }));
+        assert_eq!(role.next(&mut shared, &mut Vec::new()), Next::Sent);
+        let due_ns = role.sent_ns + 1_000;
+        role.pace = Some(Pace { interval_ns: 1_000, due_ns });
+        while monotonic_ns() <= due_ns {}
+        assert!(role.lost(&mut shared), "a writer goes on with another connection");
+        assert_eq!(role.next(&mut shared, &mut Vec::new()), Next::Sent);
+        assert_eq!(role.sent_ns, due_ns);
+    }
+
+    #[test]
+    fn a_record_that_may_have_been_taken_is_not_written_again() {
+        let mut shared = Shared::new(target());
+        shared.published = vec![0];
+        let work = Work::Publish { stream: 0, record: record::blank(40) };
+        let mut role = Write::new(work, "text/plain", None);
+        assert_eq!(role.next(&mut shared, &mut Vec::new()), Next::Sent);
+        assert!(!role.lost(&mut shared));
     }
 
     #[test]
