@@ -63,7 +63,7 @@ mod tests {
     #[test]
     fn a_number_says_what_it_may_be_and_nothing_else_does() {
         assert_eq!(range(&["serve"], "reactors").as_deref(), Some("[1 to 29]"));
-        assert_eq!(range(&["watch"], "interval-ms").as_deref(), Some("[10 to 3600000]"));
+        assert_eq!(range(&["watch"], "interval-ms").as_deref(), Some("[10 to 3600000]"), "hidden or not");
         assert_eq!(range(&["bench", "append"], "name-bytes").as_deref(), Some("[0 to 1024]"));
         for (verb, flag) in
             [("append", "retry"), ("serve", "data"), ("serve", "durability"), ("append", "json")]

@@ -34,6 +34,7 @@ mod metrics;
 mod pages;
 mod per_reactor;
 mod plan;
+mod quantity;
 mod rpc;
 mod second_signal;
 mod serve;

@@ -5,6 +5,7 @@ use crate::costs::{
     ACTIVE_BYTES, BUFFER_BYTES, HANDSHAKE_BYTES, IDLE_BYTES, KEYS_BYTES, RECORD_BYTES, STREAM_BYTES,
     WRITE_BYTES,
 };
+use crate::quantity::{Bytes, Count};
 use std::fmt;
 use thalweg_http::Config;
 
@@ -176,29 +177,6 @@ impl fmt::Display for Limits {
     }
 }
 
-/// A count and its noun, with an s unless the count is one.
-pub(crate) struct Count(pub(crate) u64, pub(crate) &'static str);
-
-impl fmt::Display for Count {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{} {}{}", self.0, self.1, if self.0 == 1 { "" } else { "s" })
-    }
-}
-
-/// A number of bytes, for people.
-pub(crate) struct Bytes(pub(crate) u64);
-
-impl fmt::Display for Bytes {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
-        let power = (self.0.max(1).ilog2() / 10).min(5);
-        let whole = self.0 >> (10 * power);
-        let tenths = ((self.0 - (whole << (10 * power))) * 10) >> (10 * power);
-        let unit = units[power as usize];
-        if tenths == 0 { write!(out, "{whole} {unit}") } else { write!(out, "{whole}.{tenths} {unit}") }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -269,14 +247,5 @@ mod tests {
         assert_eq!(streams_max(None, Some(1 << 40)), 10_000_000);
         assert_eq!(streams_max(None, None), 10_000_000);
         assert_eq!(streams_max(None, Some(0)), 1);
-    }
-
-    #[test]
-    fn bytes_for_people() {
-        for (bytes, text) in
-            [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (1 << 30, "1 GiB"), (u64::MAX, "16383.9 PiB")]
-        {
-            assert_eq!(Bytes(bytes).to_string(), text);
-        }
     }
 }

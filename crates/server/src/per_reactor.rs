@@ -2,7 +2,8 @@
 
 use crate::arguments::{ServeOptions, Switch};
 use crate::descriptors::{Capacity, Needs, TooFew};
-use crate::limits::{Bytes, Limits, streams_max};
+use crate::limits::{Limits, streams_max};
+use crate::quantity::Bytes;
 use crate::{memory, rpc, services};
 use thalweg_http::Config;
 use thalweg_state::ServiceOptions;

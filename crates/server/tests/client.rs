@@ -217,6 +217,11 @@ fn offsets_cut_a_read_at_both_ends() {
     assert_eq!(says(url, &["read", "c", "--from", &ends[0], "--until", &ends[1]]), "two ");
     assert_eq!(says(url, &["read", "c", "--from", "beginning", "--until", &ends[1]]), "one two ");
     assert_eq!(says(url, &["read", "c", "--from", "now"]), "");
+    // A program learns where to continue, also where there is nothing to read yet.
+    assert_eq!(
+        json_of(url, &["read", "c", "--from", "now"]),
+        [json!({ "nextOffset": ends[2], "closed": false, "text": "" })]
+    );
     assert_eq!(says(url, &["read", "c", "--until", "tail"]), "one two three");
     says(url, &["append", "c", "!"]);
     let behind = says(url, &["append", "c", "?"]);
@@ -329,7 +334,7 @@ fn streams_are_listed_watched_and_counted() {
     assert!(says(url, &["stats"]).contains("streams: 4\n"));
 
     let mut watch = Command::new(PROGRAM)
-        .args(["watch", "a/**", "--interval-ms", "50", "--url", url, "--output", "json"])
+        .args(["watch", "a/**", "--every", "0.05", "--url", url, "--output", "json"])
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
@@ -355,8 +360,17 @@ fn streams_are_listed_watched_and_counted() {
     assert_eq!(change(&["rm", "a/9"]), (json!("deleted"), json!("a/9")));
     watch.kill().unwrap();
     watch.wait().unwrap();
-    let totals = json_of(url, &["watch", "--totals", "--rounds", "1"]);
-    assert_eq!(totals[0]["streams"], 4);
+    // `--interval-ms` is what `--every` was called first.
+    for line in [
+        &["watch", "--totals", "--rounds", "1"][..],
+        &["watch", "--totals", "--rounds", "1", "--interval-ms", "10"],
+    ] {
+        assert_eq!(json_of(url, line)[0]["streams"], 4);
+    }
+    for every in ["0", "0.009", "3601", "nan", "1s"] {
+        let (code, complaint) = fails(url, &["watch", "--every", every]);
+        assert!(code == 2 && complaint.contains("a number of seconds from 0.01 to 3600"), "{complaint}");
+    }
 }
 
 #[test]

@@ -6,7 +6,7 @@ use super::output::Output;
 use super::session::Session;
 use super::stats::totals;
 use super::verbs::Server;
-use crate::limits::Count;
+use crate::quantity::Count;
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::HashMap;

@@ -74,8 +74,8 @@ pub(crate) fn run(verb: &ClientVerb, output: Output) -> Result<(), Failure> {
         ClientVerb::Rm { names, server } => remove_all(names, server, output),
         ClientVerb::Cp(options) => copy::copy(options, output),
         ClientVerb::Stats(options) => stats::stats(options, output),
-        ClientVerb::Watch { glob, server, totals, interval_ms, rounds } => {
-            let interval = Duration::from_millis(*interval_ms);
+        ClientVerb::Watch { glob, server, totals, every, interval_ms, rounds } => {
+            let interval = interval_ms.map_or(*every, Duration::from_millis);
             list::watch(glob.as_deref(), server, *totals, interval, *rounds, output)
         }
     }

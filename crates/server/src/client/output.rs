@@ -112,19 +112,27 @@ pub(super) struct Printer {
 }
 
 impl Printer {
-    /// Prints what came up to `next`. `None` when nobody reads any more.
+    /// Prints what came up to `next`, unless that is nothing and the stream is open. `None` when the output
+    /// has no reader any more.
     ///
     /// # Errors
     /// [`Failure::Event`] for messages that are no JSON array; standard output cannot be written.
     pub(super) fn print(self, content: &[u8], next: &str, closed: bool) -> Result<Option<()>, Failure> {
+        let is_empty = content.is_empty() || self.messages && messages(content)?.is_empty();
+        if is_empty && !closed { Ok(Some(())) } else { self.print_whatever_came(content, next, closed) }
+    }
+
+    /// As [`Printer::print`], also of a part that is empty: a program learns the offset at which to continue.
+    pub(super) fn print_whatever_came(
+        self,
+        content: &[u8],
+        next: &str,
+        closed: bool,
+    ) -> Result<Option<()>, Failure> {
         let messages = if self.messages { Some(messages(content)?) } else { None };
         let mut out = Vec::with_capacity(content.len() + 2);
         match (self.output, messages) {
             (Output::Json, messages) => {
-                let nothing = content.is_empty() || messages.as_ref().is_some_and(Vec::is_empty);
-                if nothing && !closed {
-                    return Ok(Some(()));
-                }
                 let text = if messages.is_none() { std::str::from_utf8(content).ok() } else { None };
                 let base64 = (messages.is_none() && text.is_none()).then(|| STANDARD.encode(content));
                 out = one_line(&Part { next_offset: next, closed, messages, text, base64 })?;

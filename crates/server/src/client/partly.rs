@@ -1,7 +1,7 @@
 //! An append that failed part of the way: what was appended, so that the user can go on behind it.
 
 use super::failure::Failure;
-use crate::limits::Count;
+use crate::quantity::Count;
 use serde::Serialize;
 use std::fmt;
 

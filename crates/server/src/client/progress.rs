@@ -3,7 +3,7 @@
 //! Our own forty lines: a library for this brings floating-point powers, and with them the C mathematics
 //! library into the memory of every idle server.
 
-use crate::limits::Bytes;
+use crate::quantity::Bytes;
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write, stderr};
 use std::time::{Duration, Instant};

@@ -4,7 +4,7 @@
 //! anew, and all of it is new. What cannot be said of an interval, as how long a sync took where there was
 //! none, is a dash, in JSON `null`.
 
-use crate::limits::Bytes;
+use crate::quantity::Bytes;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use thalweg_wire::rfc3339;

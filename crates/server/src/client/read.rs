@@ -62,7 +62,7 @@ pub(super) fn read(address: &Address, from: &str, until: &str, output: Output) -
     };
     // Where the output is a terminal, a bar would be in its way.
     let mut progress = (!std::io::stdout().is_terminal()).then(|| Progress::new(None));
-    let mut bytes = 0;
+    let (mut bytes, mut is_first) = (0, true);
     loop {
         let mut chunk = chunk(&mut session, address, &offset, until_time)
             .map_err(|failure| if offset == from { failure.of_beginning(from) } else { failure })?;
@@ -73,7 +73,14 @@ pub(super) fn read(address: &Address, from: &str, until: &str, output: Output) -
         };
         bytes += chunk.content.len() as u64;
         let printer = Printer { output, messages: is_json(&chunk.head) };
-        if printer.print(&chunk.content, &chunk.next, chunk.closed)?.is_none() || cut.is_some() {
+        let is_only = is_first && (chunk.last || cut.is_some());
+        is_first = false;
+        let printed = if is_only {
+            printer.print_whatever_came(&chunk.content, &chunk.next, chunk.closed)
+        } else {
+            printer.print(&chunk.content, &chunk.next, chunk.closed)
+        };
+        if printed?.is_none() || cut.is_some() {
             return Ok(());
         }
         if let Some(progress) = &mut progress {

@@ -129,7 +129,7 @@ pub(crate) struct StatsOptions {
     #[arg(long)]
     pub(crate) watch: bool,
     /// Seconds between two lines: 0.1 to 3600.
-    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = seconds, requires = "watch")]
+    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = line_interval, requires = "watch")]
     pub(crate) every: Duration,
     /// Print this many lines, then end.
     #[arg(long, value_name = "N", requires = "watch")]
@@ -149,12 +149,22 @@ fn ttl_s(text: &str) -> Result<u64, String> {
     text.parse().map_err(|_| "expected a whole number of seconds, 0 or more".to_owned())
 }
 
-/// A time between two looks.
-fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds = text.parse::<f64>().ok().filter(|seconds| (0.1..=3_600.0).contains(seconds));
+/// The time between two lines of `stats --watch`.
+fn line_interval(text: &str) -> Result<Duration, String> {
+    seconds_from(0.1, text)
+}
+
+/// The time between two looks of `watch`.
+fn look_interval(text: &str) -> Result<Duration, String> {
+    seconds_from(0.01, text)
+}
+
+/// A number of seconds between a lower bound and an hour.
+fn seconds_from(lower: f64, text: &str) -> Result<Duration, String> {
+    let seconds = text.parse::<f64>().ok().filter(|seconds| (lower..=3_600.0).contains(seconds));
     seconds
         .map(Duration::from_secs_f64)
-        .ok_or_else(|| "expected a number of seconds from 0.1 to 3600".to_owned())
+        .ok_or_else(|| format!("expected a number of seconds from {lower} to 3600"))
 }
 
 #[derive(Debug, Subcommand)]
@@ -265,9 +275,12 @@ pub(crate) enum ClientVerb {
         /// Print what the server holds in all instead of each stream.
         #[arg(long, conflicts_with = "glob")]
         totals: bool,
-        /// Milliseconds between two looks.
-        #[arg(long, value_name = "MS", default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(10..=3_600_000))]
-        interval_ms: u64,
+        /// Seconds between two looks: 0.01 to 3600.
+        #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = look_interval)]
+        every: Duration,
+        /// The same in milliseconds, as it was once called.
+        #[arg(long, value_name = "MS", hide = true, conflicts_with = "every", value_parser = clap::value_parser!(u64).range(10..=3_600_000))]
+        interval_ms: Option<u64>,
         /// Look this many times, then end.
         #[arg(long, value_name = "N")]
         rounds: Option<u64>,

@@ -3,7 +3,7 @@
 
 use super::{Finding, bad, good, poor};
 use crate::arguments::Durability;
-use crate::limits::Bytes;
+use crate::quantity::Bytes;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};

@@ -3,8 +3,9 @@
 
 use super::{Finding, bad, good, poor};
 use crate::arguments::{ServeOptions, Switch};
-use crate::limits::{Bytes, Limits};
+use crate::limits::Limits;
 use crate::memory;
+use crate::quantity::Bytes;
 use std::io;
 use thalweg_sys::clock::monotonic_ns;
 use thalweg_sys::machine::clock_source;

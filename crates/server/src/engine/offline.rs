@@ -1,6 +1,7 @@
 //! What is done to a store's files without serving them: verify, parse, back up, restore.
 
 use crate::client::Output;
+use crate::quantity::Count;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
@@ -91,18 +92,18 @@ pub(crate) fn verify(directory: &Path, output: Output) -> Result<bool, Refusal> 
     let whole = report.damage.is_empty();
     let names = if whole { Names::default() } else { Names::of_store(directory) };
     let mut text = format!(
-        "{}: {} segments, {} batches, {} streams, {} bytes, {} checkpoints\n",
+        "{}: {}, {}, {}, {}, {}\n",
         directory.display(),
-        report.segments,
-        report.batches,
-        report.logs,
-        report.bytes,
-        report.checkpoints
+        Count(report.segments, "segment"),
+        Count(report.batches, "batch"),
+        Count(report.logs, "stream"),
+        Count(report.bytes, "byte"),
+        Count(report.checkpoints, "checkpoint")
     );
     if report.torn_bytes > 0 {
         text += &format!(
-            "{} bytes at the end were never acknowledged; the next start discards them\n",
-            report.torn_bytes
+            "{} at the end, never acknowledged: the next start discards what is there\n",
+            Count(report.torn_bytes, "byte")
         );
     }
     report.damage.iter().for_each(|damage| text += &format!("{damage}{}\n", names.listed(damage)));
@@ -225,18 +226,18 @@ fn said(piece: &Piece, alone: bool) -> String {
 fn text(piece: &Piece) -> String {
     match piece {
         Piece::Segment(segment) => format!(
-            "{}: {} bytes, store {:016x}{}",
+            "{}: {}, store {:016x}{}",
             segment.file,
-            segment.capacity,
+            Count(segment.capacity.into(), "byte"),
             segment.store_id,
             if segment.after_damage { ", begun after damage" } else { "" }
         ),
         Piece::Batch(batch) => format!(
-            "{:>12}  batch of {} bytes, {} frame(s), {} stream(s){}{}",
+            "{:>12}  batch of {}, {}, {}{}{}",
             place(batch.position).1,
-            batch.bytes,
-            batch.frames,
-            batch.touched.len(),
+            Count(batch.bytes.into(), "byte"),
+            Count(batch.frames.into(), "frame"),
+            Count(batch.touched.len() as u64, "stream"),
             if batch.linked { "" } else { ", DOES NOT FOLLOW the one before" },
             if batch.whole { "" } else { ", BODY DAMAGED" }
         ),
@@ -244,23 +245,23 @@ fn text(piece: &Piece) -> String {
             let name = frame.name.as_deref().map(|name| String::from_utf8_lossy(name).into_owned());
             let shown = frame.payload.get(..SHOWN_BYTES).unwrap_or(&frame.payload);
             format!(
-                "{:>12}    {} {} offset {} time {}{}: {} bytes {:?}{}",
+                "{:>12}    {} {} offset {} time {}{}: {} {:?}{}",
                 place(frame.position).1,
                 frame.kind.name(),
                 name.unwrap_or_else(|| format!("#{}", frame.log)),
                 frame.offset,
                 frame.time,
                 if frame.last { ", last" } else { "" },
-                frame.payload.len(),
+                Count(frame.payload.len() as u64, "byte"),
                 String::from_utf8_lossy(shown),
                 if shown.len() < frame.payload.len() { "..." } else { "" }
             )
         }
         Piece::Damage(damage) => format!("DAMAGED: {damage}"),
         Piece::End(end) => format!(
-            "{:>12}  end, {} bytes unused{}",
+            "{:>12}  end, {} unused{}",
             place(end.position).1,
-            end.unused_bytes,
+            Count(end.unused_bytes.into(), "byte"),
             if end.torn_bytes > 0 { ", with the torn end of what was never acknowledged" } else { "" }
         ),
     }
@@ -330,12 +331,12 @@ pub(crate) fn restore(from: &Path, to: &Path, output: Output) -> Result<(), Refu
 fn done(what: &str, done: log::Backup, to: &Path, output: Output) -> Result<(), Refusal> {
     let (segment, byte) = place(done.end);
     let text = format!(
-        "{}: {what} up to byte {byte} of segment {segment}; {} segments linked, {} copied ({} bytes), {} checkpoints",
+        "{}: {what} up to byte {byte} of segment {segment}; {} linked, {} copied ({}), {}",
         to.display(),
-        done.linked,
+        Count(done.linked, "segment"),
         done.copied,
-        done.copied_bytes,
-        done.checkpoints
+        Count(done.copied_bytes, "byte"),
+        Count(done.checkpoints, "checkpoint")
     );
     let json = json!({
         "directory": to.display().to_string(),
