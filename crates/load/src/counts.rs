@@ -63,12 +63,12 @@ impl Counts {
         }
     }
 
-    /// A request that the span's end found without an answer. It took longer than its age.
-    pub(crate) fn unanswered(&mut self, age_ns: u64) {
+    /// Requests of one age that the span's end found without an answer. They took longer than that.
+    pub(crate) fn unanswered(&mut self, age_ns: u64, count: u64) {
         if self.measuring {
-            self.unanswered += 1;
+            self.unanswered += count;
             // It grows as far as it has to.
-            let _ = self.latencies.record(age_ns);
+            let _ = self.latencies.record_n(age_ns, count);
         }
     }
 

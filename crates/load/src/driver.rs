@@ -12,7 +12,7 @@ use thalweg_sys::clock::monotonic_ns;
 use thalweg_sys::socket;
 use thalweg_wire::http1::ResponseHead;
 
-/// With more failures than this nobody connects again: the server is gone.
+/// Beyond this many failures no connection is opened again: the server is gone.
 const FAILURES_MAX: u64 = 1_000;
 /// Bytes that one receive may bring.
 const RECEIVE_BYTES: usize = 256 * 1024;
@@ -117,7 +117,7 @@ impl Driver {
     /// Connects for a role and lets it begin.
     ///
     /// # Errors
-    /// No descriptor, or nobody listens.
+    /// No descriptor, or no server listens.
     pub(crate) fn open(&mut self, core: &mut Core<Self>, role: Box<dyn Role>) -> io::Result<()> {
         let descriptor = socket::connect_tcp(self.shared.target.address)?;
         socket::set_no_delay(std::os::fd::AsFd::as_fd(&descriptor))?;

@@ -1,4 +1,4 @@
-//! Why nothing was measured.
+//! The errors of a load: why nothing was measured.
 
 use std::io;
 

@@ -1,4 +1,4 @@
-//! The floor: a server that answers 204 to everything, and sends what is posted to everybody who asked to
+//! The floor: a server that answers 204 to everything, and sends what is posted to every client that asked to
 //! follow. Owns nothing but sockets, keeps no byte and knows no stream: no server that does work can be
 //! cheaper, so the distance to it is what the work costs.
 
@@ -20,7 +20,7 @@ const FOLLOWED: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n
 const CONTROL: &[u8] =
     b"event: control\ndata: {\"streamNextOffset\":\"0000000000000000_0000000000000256\"}\n\n";
 
-/// Everybody who is connected.
+/// Every connection.
 #[derive(Default)]
 struct Floor {
     connections: BTreeMap<u64, (OwnedFd, Vec<u8>)>,
@@ -90,7 +90,7 @@ impl Floor {
         if !event.is_empty() {
             for follower in &self.followers {
                 if let Some((connection, _)) = self.connections.get(follower) {
-                    // Who does not read misses it: nothing is kept here.
+                    // A client that does not read misses it: nothing is kept here.
                     let _ = socket::send(connection.as_fd(), &event);
                 }
             }

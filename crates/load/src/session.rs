@@ -24,7 +24,7 @@ const PREPARING_MAX: Duration = Duration::from_secs(600);
 /// A connection that takes longer is none.
 const CONNECTING_MAX: Duration = Duration::from_secs(10);
 
-/// The first of the addresses that somebody listens at.
+/// The first of the addresses that a server listens at.
 fn first_reachable(addresses: &[SocketAddr]) -> io::Result<SocketAddr> {
     let mut outcome = Err(io::ErrorKind::NotFound.into());
     for address in addresses {
@@ -43,7 +43,7 @@ fn reach(address: SocketAddr) -> io::Result<()> {
 }
 
 /// Where a measured span began, and what the server had used of a processor by then.
-struct Begun {
+struct SpanStart {
     at: Instant,
     server_us: Option<u64>,
 }
@@ -182,15 +182,15 @@ impl Session {
     }
 
     /// From here on operations count.
-    fn begin(&mut self) -> Result<Begun, Error> {
+    fn begin(&mut self) -> Result<SpanStart, Error> {
         let server_us = self.processor_us()?;
         self.shared().counts.measuring = true;
-        Ok(Begun { at: Instant::now(), server_us })
+        Ok(SpanStart { at: Instant::now(), server_us })
     }
 
     fn count(
         &mut self,
-        begun: Begun,
+        begun: SpanStart,
         span: Span,
         done: impl Fn(&Shared) -> bool,
     ) -> Result<Map<String, Value>, Error> {

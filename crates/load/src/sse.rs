@@ -3,7 +3,7 @@
 
 /// What a line says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Said<'a> {
+pub(crate) enum SseLine<'a> {
     /// A line of data.
     Data(&'a [u8]),
     /// What a control event says.
@@ -19,7 +19,7 @@ pub(crate) struct Events {
 
 impl Events {
     /// Takes a piece in and tells what it says.
-    pub(crate) fn push(&mut self, mut bytes: &[u8], mut tell: impl FnMut(Said<'_>)) {
+    pub(crate) fn push(&mut self, mut bytes: &[u8], mut tell: impl FnMut(SseLine<'_>)) {
         while let Some(end) = bytes.iter().position(|byte| *byte == b'\n') {
             let (line, rest) = (&bytes[..end], &bytes[end + 1..]);
             bytes = rest;
@@ -36,7 +36,7 @@ impl Events {
         self.partial.extend_from_slice(bytes);
     }
 
-    fn line(&mut self, line: &[u8], tell: &mut impl FnMut(Said<'_>)) {
+    fn line(&mut self, line: &[u8], tell: &mut impl FnMut(SseLine<'_>)) {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         let value = |name: &[u8]| {
             let value = line.strip_prefix(name)?;
@@ -45,7 +45,7 @@ impl Events {
         if let Some(kind) = value(b"event:") {
             self.control = kind == b"control";
         } else if let Some(data) = value(b"data:") {
-            tell(if self.control { Said::Control(data) } else { Said::Data(data) });
+            tell(if self.control { SseLine::Control(data) } else { SseLine::Data(data) });
         }
     }
 }
@@ -63,8 +63,8 @@ mod tests {
             for piece in [&text[..cut], &text[cut..]] {
                 events.push(piece, |said| {
                     told.push(match said {
-                        Said::Data(data) => (false, String::from_utf8_lossy(data).into_owned()),
-                        Said::Control(data) => (true, Control::parse(data).unwrap().next_offset),
+                        SseLine::Data(data) => (false, String::from_utf8_lossy(data).into_owned()),
+                        SseLine::Control(data) => (true, Control::parse(data).unwrap().next_offset),
                     });
                 });
             }

@@ -5,6 +5,7 @@ use crate::error::Error;
 use std::io::{self, Write};
 use std::net::{SocketAddr, ToSocketAddrs};
 use thalweg_http::tls::{Peer, Trust};
+use thalweg_wire::path;
 use thalweg_wire::url::{Url, shown};
 
 /// A server, and how its streams are named.
@@ -17,6 +18,8 @@ pub(crate) struct Target {
     /// Behind https://: whom to trust, and the name that the server has to prove.
     tls: Option<(Trust, String)>,
     prefix: String,
+    /// The path of all streams up to their numbers.
+    path: String,
     /// Bytes of a name at least: numbers are led by zeros until it is as long.
     name_bytes: usize,
     /// Ends the fields that all requests have.
@@ -25,7 +28,7 @@ pub(crate) struct Target {
 
 impl Target {
     /// # Errors
-    /// The URL is none of `http://host:port`, or names nobody.
+    /// The URL is none of `http://host:port`, or its host has no address.
     pub(crate) fn new(common: &Common) -> Result<Self, Error> {
         let url = common.url.trim_end_matches('/');
         let bad = || {
@@ -49,6 +52,7 @@ impl Target {
             url: url.to_owned(),
             tls,
             prefix: common.prefix().to_owned(),
+            path: path::of_stream(common.prefix()),
             name_bytes: common.name_bytes,
             fields: format!("Host: {}\r\n{}", parts.host_field(), token.unwrap_or_default()),
         })
@@ -72,7 +76,7 @@ impl Target {
     pub(crate) fn request(&self, out: &mut Vec<u8>, method: &str, number: u64, query: &str, more: &Body<'_>) {
         let digits = self.digits();
         // Writing into a vector cannot fail.
-        let _ = write!(out, "{method} /v1/stream/{}{number:0digits$}{query} HTTP/1.1\r\n", self.prefix);
+        let _ = write!(out, "{method} {}{number:0digits$}{query} HTTP/1.1\r\n", self.path);
         out.extend_from_slice(self.fields.as_bytes());
         match more {
             Body::None => out.extend_from_slice(b"\r\n"),
@@ -101,7 +105,7 @@ pub(crate) enum Body<'a> {
 pub(crate) mod tests {
     use super::*;
 
-    /// Somewhere that nobody is asked.
+    /// A server that is not asked.
     pub(crate) fn target() -> Target {
         Target::new(&Common {
             url: "http://127.0.0.1:1".into(),
@@ -128,6 +132,17 @@ pub(crate) mod tests {
             "POST /v1/stream/load-000000000000000000000000007 HTTP/1.1\r\nHost: 127.0.0.1:80\r\n\
              Authorization: Bearer t\r\nContent-Type: text/plain\r\nContent-Length: 3\r\n\r\nabc"
         );
+    }
+
+    #[test]
+    fn a_prefix_is_any_that_streams_may_have() {
+        let prefix = Some("ü b/%2f?".into());
+        let target = Target::new(&Common { url: "http://127.0.0.1:80".into(), prefix, ..Common::default() });
+        let (target, mut out) = (target.unwrap(), Vec::new());
+        target.request(&mut out, "GET", 7, "?offset=-1", &Body::None);
+        let line = "GET /v1/stream/%C3%BC%20b/%252f%3F7?offset=-1 HTTP/1.1\r\n";
+        assert!(out.starts_with(line.as_bytes()), "{}", String::from_utf8_lossy(&out));
+        assert_eq!(target.name(7), "ü b/%2f?7");
     }
 
     #[test]

@@ -10,6 +10,7 @@ use crate::session::Session;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use std::time::Duration;
+use thalweg_wire::path;
 
 /// Connections that prepare.
 const PREPARING: u64 = 64;
@@ -39,7 +40,7 @@ pub(crate) fn run(verb: &BenchVerb) -> Result<Value, Error> {
             let work = match fork_of {
                 Some(source) => Work::Fork {
                     first: *first,
-                    fields: format!("Stream-Forked-From: /v1/stream/{source}\r\n"),
+                    fields: format!("Stream-Forked-From: {}\r\n", path::of_stream(source)),
                 },
                 None => Work::Create { first: *first },
             };
@@ -95,7 +96,7 @@ fn create_streams(session: &mut Session, first: u64, streams: u64, media: &'stat
     session.prepare(roles.collect(), streams)
 }
 
-/// Why nobody follows a stream that holds something.
+/// Why a stream that holds something is not followed.
 const HELD: &str = "what they hold would be counted as delivered";
 
 /// Creates streams that are not there.
@@ -335,7 +336,7 @@ impl Mixed {
     }
 }
 
-/// Nobody is there any more.
+/// The server is gone.
 fn gone(shared: &Shared) -> bool {
     shared.counts.failed > 10_000
 }

@@ -4,7 +4,7 @@ use super::{Next, Role};
 use crate::arguments::Via;
 use crate::driver::{Follower, Shared};
 use crate::record;
-use crate::sse::{Events, Said};
+use crate::sse::{Events, SseLine};
 use crate::target::Body;
 use thalweg_sys::clock::monotonic_ns;
 use thalweg_wire::http1::ResponseHead;
@@ -17,7 +17,7 @@ pub(crate) struct Follow {
     /// Where to go on.
     offset: String,
     cursor: Option<String>,
-    heard: Heard,
+    heard: RecordReader,
     events: Events,
     attached: bool,
     /// The answer is a refusal, whose body holds no records.
@@ -25,7 +25,7 @@ pub(crate) struct Follow {
 }
 
 /// What was heard so far.
-struct Heard {
+struct RecordReader {
     record_bytes: usize,
     /// The beginning of a record whose end has not come.
     partial: Vec<u8>,
@@ -35,7 +35,7 @@ struct Heard {
     follower: Option<usize>,
 }
 
-impl Heard {
+impl RecordReader {
     fn take(&mut self, mut bytes: &[u8], now_ns: u64, shared: &mut Shared) {
         while self.partial.len() + bytes.len() >= self.record_bytes {
             let (head, rest) = bytes.split_at(self.record_bytes - self.partial.len());
@@ -81,7 +81,7 @@ impl Follow {
             stream,
             offset: "-1".to_owned(),
             cursor: None,
-            heard: Heard { record_bytes, partial: Vec::new(), next: 0, follower: None },
+            heard: RecordReader { record_bytes, partial: Vec::new(), next: 0, follower: None },
             events: Events::default(),
             attached: false,
             refused: false,
@@ -147,8 +147,8 @@ impl Role for Follow {
         }
         let (heard, mut controlled) = (&mut self.heard, None);
         self.events.push(bytes, |said| match said {
-            Said::Data(data) => heard.take(data, now_ns, shared),
-            Said::Control(control) => {
+            SseLine::Data(data) => heard.take(data, now_ns, shared),
+            SseLine::Control(control) => {
                 controlled = Some(control.to_vec());
             }
         });

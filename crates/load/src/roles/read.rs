@@ -83,7 +83,7 @@ impl Role for Read {
     }
 
     fn unanswered(&self, now_ns: u64, counts: &mut Counts) {
-        counts.unanswered(now_ns.saturating_sub(self.begun_ns));
+        counts.unanswered(now_ns.saturating_sub(self.begun_ns), 1);
     }
 }
 

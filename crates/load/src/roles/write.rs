@@ -9,6 +9,9 @@ use std::sync::Arc;
 use thalweg_sys::clock::monotonic_ns;
 use thalweg_wire::http1::ResponseHead;
 
+/// Different ages that are told apart among the requests that a connection did not get to.
+const UNANSWERED_GROUPS_MAX: u64 = 100_000;
+
 /// What is asked for.
 #[derive(Clone, Debug)]
 pub(crate) enum Work {
@@ -35,7 +38,7 @@ pub(crate) struct Pace {
 impl Pace {
     /// `per_second` requests, the first of them due after `share` of the interval.
     pub(crate) fn new(per_second: f64, share: f64) -> Self {
-        let interval_ns = (1e9 / per_second.max(1e-3)) as u64;
+        let interval_ns = ((1e9 / per_second.max(1e-3)) as u64).max(1);
         Self { interval_ns, due_ns: monotonic_ns() + (interval_ns as f64 * share) as u64 }
     }
 }
@@ -173,13 +176,17 @@ impl Role for Write {
     }
 
     fn unanswered(&self, now_ns: u64, counts: &mut Counts) {
-        counts.unanswered(now_ns.saturating_sub(self.sent_ns));
-        // What became due meanwhile waits for that answer.
+        counts.unanswered(now_ns.saturating_sub(self.sent_ns), 1);
+        // What became due meanwhile waits for that answer: counted a group at a time, with the age of its
+        // oldest, where there are more than could be sent.
         if let Some(Pace { interval_ns, due_ns }) = self.pace {
-            let mut due_ns = due_ns;
-            while due_ns < now_ns {
-                counts.unanswered(now_ns - due_ns);
-                due_ns += interval_ns;
+            let mut left = now_ns.saturating_sub(due_ns).div_ceil(interval_ns);
+            let (group, mut due_ns) = (left.div_ceil(UNANSWERED_GROUPS_MAX), due_ns);
+            while left > 0 {
+                let count = group.min(left);
+                counts.unanswered(now_ns - due_ns, count);
+                due_ns += count * interval_ns;
+                left -= count;
             }
         }
     }
@@ -263,6 +270,21 @@ mod tests {
         assert_eq!((&report["unanswered"], &report["operations"]), (&4.into(), &0.into()));
         let max_us = report["maxUs"].as_f64().unwrap();
         assert!((3_490.0..3_510.0).contains(&max_us), "{max_us}");
+    }
+
+    #[test]
+    fn what_is_due_faster_than_it_can_be_counted_is_counted() {
+        let mut shared = Shared::new(target());
+        shared.counts.measuring = true;
+        let work = Work::Append { first: 0, streams: 1, record: record::blank(40) };
+        let mut role = Write::new(work, "text/plain", Some(Pace::new(4e9, 0.0)));
+        let Some(Pace { due_ns, .. }) = role.pace else { panic!("no pace") };
+        role.sent_ns = due_ns;
+        role.unanswered(due_ns + 5_000_000_000, &mut shared.counts);
+        let report = shared.counts.report(5_000_000, None);
+        assert_eq!(report["unanswered"], 5_000_000_001_u64);
+        let p50_us = report["p50Us"].as_f64().unwrap();
+        assert!((2_490_000.0..2_510_000.0).contains(&p50_us), "{p50_us}");
     }
 
     #[test]
