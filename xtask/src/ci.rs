@@ -8,8 +8,8 @@
 mod complaints;
 mod stuck;
 
-use crate::options::Options;
-use crate::server::{root, target};
+use crate::harness::options::Options;
+use crate::harness::server::{root, target};
 use crate::{Outcome, Tally};
 use complaints::Complaints;
 use std::io::{BufRead, BufReader};
@@ -338,7 +338,7 @@ mod tests {
         assert!(why.contains("said nothing"), "{why}");
         let until = Instant::now() + Duration::from_secs(30);
         let state = || std::fs::read_to_string(format!("/proc/{inner}/stat")).unwrap_or_default();
-        // What nobody waits for stays as a name of something that has ended.
+        // A child that is not waited for stays as a zombie.
         while !(state().is_empty() || state().contains(") Z ")) {
             assert!(Instant::now() < until, "{inner} goes on");
             std::thread::sleep(Duration::from_millis(10));

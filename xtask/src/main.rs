@@ -1,51 +1,36 @@
 //! The developers' entry point: `cargo xtask <task>`. Owns the checks that no compiler makes and the judges
 //! that treat the server as a black box; never knows the server's insides (it is started as a program, spoken
 //! to over HTTP, measured through /proc, and killed).
+//!
+//! | folder | tasks |
+//! |---|---|
+//! | [`tidy`] | the rules of CONTRIBUTING.md that no compiler checks |
+//! | [`generated`] | codegen, golden, faults, header |
+//! | [`faces`] | every language's package, and each calling each |
+//! | [`blackbox`] | the server from outside: clients, refusals, crashes, damage, long runs |
+//! | [`measures`] | memory with a bar |
+//! | [`bench`] | figures beside the peers |
+//! | [`ci`] | all of it, as steps |
+//! | [`harness`] | what tasks share |
 #![forbid(unsafe_code)]
 
-mod asyncio;
-mod at_once;
 mod bench;
+mod blackbox;
 mod ci;
-mod client;
-mod codegen;
-mod conformance;
-mod cpp;
-mod crash;
-mod damage;
-mod debian;
-mod drain;
-mod empty;
-mod erlang;
-mod faults;
-mod forks;
-mod full;
-mod fuzz;
-mod golden;
-mod guide;
-mod header;
-mod hold;
-mod judges;
-mod load;
-mod matrix;
-mod memory;
-mod million;
-mod node;
-mod options;
-mod programs;
-mod python;
-mod refusals;
-mod server;
-mod serving;
-mod simulate;
-mod slopes;
-mod soak;
-mod state_crash;
+mod faces;
+mod generated;
+mod harness;
+mod measures;
 mod tidy;
-mod usage;
-mod zig;
 
-use options::Options;
+use blackbox::{
+    conformance, crash, damage, debian, drain, full, fuzz, judges, refusals, simulate, soak, state_crash,
+};
+use faces::{asyncio, cpp, erlang, guide, matrix, node, python, zig};
+use generated::{codegen, faults, golden, header};
+use harness::options::Options;
+use harness::usage;
+use measures::{empty, forks, million, slopes};
 use std::process::ExitCode;
 
 /// What a task ends with: how many checks passed and failed, or why it could not run.

@@ -4,9 +4,9 @@
 use super::line::hear;
 use super::log::package;
 use super::samples::Samples;
-use crate::node;
-use crate::server::{Scratch, build_example, cache, root};
-use crate::serving::Serving;
+use crate::faces::node;
+use crate::harness::server::{Scratch, build_example, cache, root};
+use crate::harness::serving::Serving;
 use std::path::PathBuf;
 use std::process::Command;
 

@@ -5,7 +5,7 @@
 use super::results::{self, About};
 use super::row::Row;
 use super::statistics::Spread;
-use crate::options::Options;
+use crate::harness::options::Options;
 
 const PREFACE: &str = "\
 Tasks that run for long: `cargo xtask soak`, `streams-million`, `fuzz --seconds 600`, `simulate --seeds 20000`, with \

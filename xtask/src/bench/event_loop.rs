@@ -9,8 +9,8 @@ use super::results::About;
 use super::row::Row;
 use super::statistics::{Spread, median};
 use crate::Outcome;
-use crate::options::Options;
-use crate::server::{Scratch, build, cache, root};
+use crate::harness::options::Options;
+use crate::harness::server::{Scratch, build, cache, root};
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -62,7 +62,7 @@ const PEERS: &[&str] = &["rloop", "uvloop", "asyncio"];
 /// In so many pairs those are measured that no bar names.
 const TOLD_PAIRS: usize = 2;
 
-/// Works that nobody else does: what each second is asked of them, and who posts. They are measured beside
+/// Works that have no peer: what each second is asked of them, and who posts. They are measured beside
 /// the bar itself.
 const ALONE: &[(&str, f64, &str)] = &[
     ("events, to a Python callback", 2e6, "the loop's own thread posts"),
@@ -185,7 +185,7 @@ impl Bench {
         }
     }
 
-    /// A work that nobody else does, beside what is asked of it.
+    /// A work that has no peer, beside what is asked of it.
     fn alone(&self, work: &str, asked: f64, note: &'static str, times: usize) -> Result<Row, String> {
         let one = || {
             if work == TO_RUST {

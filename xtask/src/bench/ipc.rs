@@ -9,8 +9,8 @@ use super::results::About;
 use super::row::Row;
 use super::samples::Samples;
 use crate::Outcome;
-use crate::options::Options;
-use crate::server::{build, build_peers};
+use crate::harness::options::Options;
+use crate::harness::server::{build, build_peers};
 use std::path::Path;
 use std::process::Command;
 

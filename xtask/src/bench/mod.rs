@@ -22,7 +22,7 @@ mod statistics;
 mod streams;
 
 use crate::Outcome;
-use crate::options::Options;
+use crate::harness::options::Options;
 
 /// `cargo xtask bench NAME`.
 ///

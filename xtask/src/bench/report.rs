@@ -5,8 +5,8 @@
 use super::results::{self, About};
 use super::row::Row;
 use super::statistics::Spread;
-use crate::options::Options;
-use crate::server::Scratch;
+use crate::harness::options::Options;
+use crate::harness::server::Scratch;
 use crate::{Outcome, Tally};
 
 /// How rows are printed: how wide what was done is, and whether the floor's figure stands beside the others.

@@ -8,7 +8,7 @@
 
 use super::plot;
 use super::row::Row;
-use crate::server::{nanoseconds, root};
+use crate::harness::server::{nanoseconds, root};
 use serde_json::Value;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -228,7 +228,7 @@ fn date(days: i64) -> String {
 mod tests {
     use super::super::row::tests::sample;
     use super::*;
-    use crate::server::Scratch;
+    use crate::harness::server::Scratch;
 
     #[test]
     fn days_are_counted_as_calendars_do() {

@@ -10,8 +10,8 @@ use super::row::Row;
 use super::samples::Samples;
 use super::statistics::{Spread, median};
 use crate::Outcome;
-use crate::options::Options;
-use crate::server::{build, build_peers};
+use crate::harness::options::Options;
+use crate::harness::server::{build, build_peers};
 use std::process::Command;
 
 const PREFACE: &str = "\
@@ -98,7 +98,7 @@ const SERVED: &[&str] = &[
     "connections-64-one-core",
 ];
 
-/// Somebody else's client and server: the work, and how that is said to their program.
+/// Another project's client and server: the work, and the argument that names it to their program.
 const PEERS: &[(&str, &[&str])] = &[
     ("one-core", &[]),
     ("two-cores", &["--near", "1"]),

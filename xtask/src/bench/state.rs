@@ -7,8 +7,8 @@ use super::results::About;
 use super::row::Row;
 use super::samples::Samples;
 use crate::Outcome;
-use crate::options::Options;
-use crate::server::build;
+use crate::harness::options::Options;
+use crate::harness::server::build;
 use std::process::Command;
 
 const PREFACE: &str = "\

@@ -9,7 +9,7 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(20 * 60);
 
 /// Ends a process and all that it started.
 pub(super) fn end(process: u32) {
-    // Whose parent has ended is nobody's child any more, so they are looked for first.
+    // A process whose parent has ended has lost its place in the tree, so these are looked for first.
     let children = children(process);
     // It may have ended meanwhile.
     let _ = thalweg_sys::fork::kill(process);

@@ -11,7 +11,7 @@ mod rules;
 mod source;
 mod tables;
 
-use crate::server::root;
+use crate::harness::server::root;
 use crate::{Outcome, Tally};
 use source::Source;
 use std::fs;

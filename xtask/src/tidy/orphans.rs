@@ -1,4 +1,4 @@
-//! Files under `src` that no module names: nobody compiles them, so nobody notices what becomes of them.
+//! Files under `src` that no module names: they are not compiled, so nothing notices what becomes of them.
 
 use super::Finding;
 use super::source::Source;

@@ -4,7 +4,7 @@ use super::super::line::hear;
 use super::super::samples::Samples;
 use super::Size;
 use super::works::{FLOOR, NATIVE, NODE, PYTHON, Work};
-use crate::server::{Scratch, build, cache, root, target};
+use crate::harness::server::{Scratch, build, cache, root, target};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -58,7 +58,7 @@ fn native(face: &Face, directory: &Path, size: &Size, samples: &mut Samples) -> 
 fn node(face: &Face, directory: &Path, size: &Size, samples: &mut Samples) -> Result<(), String> {
     let bench = root().join("bench/node");
     installed(&["lmdb", "thalweg"].map(|name| bench.join("node_modules").join(name)))?;
-    crate::node::build()?;
+    crate::faces::node::build()?;
     let mut command = Command::new("node");
     face.hear(command.arg(bench.join("bench.mjs")).arg("--directory").arg(directory), size, samples)
 }

@@ -12,8 +12,8 @@ use super::results::About;
 use super::row::Row;
 use super::samples::Samples;
 use crate::Outcome;
-use crate::options::Options;
-use crate::server::Scratch;
+use crate::harness::options::Options;
+use crate::harness::server::Scratch;
 pub(super) use faces::package;
 use faces::{FACES, Face};
 

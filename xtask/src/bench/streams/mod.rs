@@ -11,9 +11,9 @@ mod works;
 use super::report::Report;
 use super::results::About;
 use super::row::Row;
-use crate::load::Load;
-use crate::options::Options;
-use crate::server::root;
+use crate::harness::load::Load;
+use crate::harness::options::Options;
+use crate::harness::server::root;
 use crate::{Outcome, Tally};
 use rows::Measured;
 use runs::{Size, perform};
@@ -48,7 +48,7 @@ pub(crate) fn run(options: &Options) -> Outcome {
         for work in &works {
             let asked = |side: &Side| (peers || !side.is_peer()) && (!check || is_judged(work, *side));
             for side in work.sides.iter().copied().filter(asked) {
-                // A peer that breaks off gets another chance: what everybody else did is not thrown away for
+                // A peer that breaks off gets another chance: what the others did is not thrown away for
                 // it.
                 let said = perform(work, side, &load, &size).or_else(|problem| {
                     if !side.is_peer() {
@@ -124,7 +124,7 @@ fn complete(line: &Line, works: &[&Work], peers: bool) -> bool {
 }
 
 /// Nothing failed and nothing is missing; of a peer that is not asked, and the floor knows no streams, so
-/// that everybody hears of all of them.
+/// that every follower gets all of them.
 fn whole(report: &Value, side: Side) -> bool {
     let none = |name: &str| report[name].as_u64().is_none_or(|count| count == 0);
     let arrived = side == Side::Floor || none("missing") && none("outOfOrder");

@@ -110,7 +110,7 @@ fn table(rows: &[Value]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::server::Scratch;
+    use crate::harness::server::Scratch;
     use serde_json::json;
 
     #[test]

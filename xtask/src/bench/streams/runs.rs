@@ -2,10 +2,10 @@
 
 use super::side::Side;
 use super::works::{Scene, Work};
-use crate::load::Load;
-use crate::million;
-use crate::options::Options;
-use crate::server::{Launch, Scratch, Server};
+use crate::harness::load::Load;
+use crate::harness::options::Options;
+use crate::harness::server::{Launch, Scratch, Server};
+use crate::measures::million;
 use serde_json::Value;
 use std::time::Duration;
 

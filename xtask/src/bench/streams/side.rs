@@ -1,6 +1,6 @@
 //! The servers that are compared, each started fresh for every run.
 
-use crate::server::{Launch, Program};
+use crate::harness::server::{Launch, Program};
 
 /// A server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -31,7 +31,7 @@ impl Side {
         Ok(launch.with("--connections-max", connections))
     }
 
-    /// Whether it is somebody else's.
+    /// Whether it is another project's.
     pub(super) fn is_peer(self) -> bool {
         matches!(self, Self::Rust | Self::Node)
     }

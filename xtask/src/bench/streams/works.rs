@@ -49,7 +49,7 @@ const fn load(name: &'static str, words: &'static str, tiny: &'static str, sides
     Work { name, scene: Scene::Load, durability: "sync", words, tiny, sides }
 }
 
-/// Of one stream: the floor knows none, and sends what it got to everybody.
+/// Of one stream: the floor knows none, and sends what it got to every follower.
 const FAN: &str = "fan-out --connections 7 --operations 20";
 const POLLS: &str = "fan-out --via long-poll --connections 7 --streams 2 --operations 20";
 

@@ -1,0 +1,173 @@
+//! `cargo xtask fuzz [--target NAME,…] [--seconds N] [--at-once N] [--record]`: every parser and every
+//! on-disk format against inputs that grow out of what they cover. libFuzzer on the stable compiler: the
+//! flags below are what its coverage stands on. What a run finds is kept under `fuzz/found` and becomes a
+//! file under `fuzz/regressions/NAME`, which every run begins with. As many targets run at once as there are
+//! processors, unless it is said.
+
+use crate::bench::endurance::{self, Asked, Found};
+use crate::harness::options::Options;
+use crate::harness::server::{cache, root, target};
+use crate::{Outcome, Tally, at_once};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// What makes the compiler count edges and comparisons as libFuzzer reads them.
+const FLAGS: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
+    -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
+    -Cllvm-args=-sanitizer-coverage-trace-compares --cfg fuzzing";
+
+/// Seconds that every target is asked to run without a finding.
+const SECONDS_BAR: f64 = 600.0;
+
+/// `cargo xtask fuzz`.
+///
+/// # Errors
+/// There is no such target, or it does not build.
+pub(crate) fn run(options: &Options) -> Outcome {
+    let targets = wanted(options.text("target", ""))?;
+    let seconds = options.value("seconds", 5_u32)?;
+    let at_once = options.value("at-once", at_once::processors())?;
+    let program = build()?;
+    let runs = at_once::each(targets, at_once, |name| fuzz(&program, &name, seconds))?;
+    let (mut tally, mut found) = (Tally::default(), Vec::new());
+    for run in runs {
+        found.push(run.found(seconds));
+        run.judge(&mut tally);
+    }
+    found.sort_by(|one, other| one.work.cmp(&other.work));
+    endurance::record(options, "fuzz", &found)?;
+    Ok(tally)
+}
+
+/// Those named, or all.
+fn wanted(names: &str) -> Result<Vec<String>, String> {
+    let targets = targets()?;
+    let named: Vec<&str> = names.split(',').filter(|name| !name.is_empty()).collect();
+    if let Some(unknown) = named.iter().find(|named| !targets.iter().any(|name| name == *named)) {
+        return Err(format!("no target {unknown}: there are {}", targets.join(", ")));
+    }
+    Ok(targets.into_iter().filter(|name| named.is_empty() || named.contains(&name.as_str())).collect())
+}
+
+/// A target is what has seeds; the program refuses a name that is none of its own.
+fn targets() -> Result<Vec<String>, String> {
+    let seeds = root().join("fuzz/seeds");
+    let listed = std::fs::read_dir(&seeds).map_err(|error| format!("{}: {error}", seeds.display()))?;
+    let mut names: Vec<String> =
+        listed.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    Ok(names)
+}
+
+fn build() -> Result<PathBuf, String> {
+    let host = host()?;
+    let home = target().join("fuzz");
+    // With a target named, the flags leave build scripts and procedural macros alone.
+    let status = Command::new("cargo")
+        .args(["build", "--quiet", "--release", "--locked", "--target", &host])
+        .env("RUSTFLAGS", FLAGS)
+        .env("CARGO_TARGET_DIR", &home)
+        .current_dir(root().join("fuzz"))
+        .status()
+        .map_err(|error| format!("cargo: {error}"))?;
+    if !status.success() {
+        return Err("the fuzz targets do not build".to_owned());
+    }
+    Ok(home.join(host).join("release/thalweg-fuzz"))
+}
+
+/// The triple that this machine builds for.
+fn host() -> Result<String, String> {
+    let output = Command::new("rustc").arg("-vV").output().map_err(|error| format!("rustc: {error}"))?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let line = text.lines().find_map(|line| line.strip_prefix("host: "));
+    line.map(str::to_owned).ok_or_else(|| "rustc does not say what it builds for".to_owned())
+}
+
+/// What came of a target.
+struct Run {
+    name: String,
+    /// The last words of whatever failed.
+    failure: Option<String>,
+    inputs: u64,
+    edges: u64,
+}
+
+impl Run {
+    /// For how long nothing was found.
+    fn found(&self, seconds: u32) -> Found {
+        let figure = if self.failure.is_none() { f64::from(seconds) } else { 0.0 };
+        let (work, asked) = (self.name.clone(), Asked::AtLeast(SECONDS_BAR));
+        Found { work, unit: "s without a finding", figure, asked }
+    }
+
+    fn judge(self, tally: &mut Tally) {
+        let Self { name, failure, inputs, edges } = self;
+        let words = failure.as_deref().unwrap_or_default();
+        tally.check(failure.is_none(), || format!("{name} failed\n{words}"));
+        tally.check(failure.is_some() || inputs > 0 && edges > 10, || {
+            format!("{name} covers nothing: it is not instrumented")
+        });
+    }
+}
+
+/// The inputs of findings, each by itself and whole; then whatever grows out of them and of the seeds.
+fn fuzz(program: &Path, name: &str, seconds: u32) -> Result<Run, String> {
+    let fuzz = root().join("fuzz");
+    let (seeds, regressions) = (fuzz.join("seeds").join(name), fuzz.join("regressions").join(name));
+    let past = files(&regressions);
+    if !past.is_empty() {
+        let output = output(Command::new(program).env("THALWEG_FUZZ", name).args(past))?;
+        if !output.status.success() {
+            let failure = format!("an input under fuzz/regressions/{name}\n{}", last_words(&output));
+            return Ok(Run { name: name.to_owned(), failure: Some(failure), inputs: 0, edges: 0 });
+        }
+    }
+    // What earlier runs learned is reused where it is there.
+    let corpus = cache().join("fuzz").join(name);
+    let found = fuzz.join("found");
+    for directory in [&corpus, &found] {
+        std::fs::create_dir_all(directory).map_err(|error| format!("{}: {error}", directory.display()))?;
+    }
+    let mut command = Command::new(program);
+    command.env("THALWEG_FUZZ", name).arg(&corpus).arg(&seeds);
+    if regressions.exists() {
+        command.arg(&regressions);
+    }
+    command
+        .arg(format!("-max_total_time={seconds}"))
+        .args(["-max_len=4096", "-timeout=10", "-rss_limit_mb=2048", "-print_final_stats=1", "-verbosity=1"])
+        .arg(format!("-artifact_prefix={}/{name}-", found.display()));
+    let output = output(&mut command)?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    let inputs = stat(&said, "stat::number_of_executed_units:");
+    let edges = said.lines().rev().find_map(|line| after(line, " cov: ")).unwrap_or(0);
+    println!("fuzz {name}: {inputs} inputs, {edges} edges");
+    let failure = format!("the input lies in fuzz/found\n{}", last_words(&output));
+    Ok(Run { name: name.to_owned(), failure: (!output.status.success()).then_some(failure), inputs, edges })
+}
+
+fn output(command: &mut Command) -> Result<Output, String> {
+    command.output().map_err(|error| format!("{}: {error}", command.get_program().display()))
+}
+
+fn last_words(output: &Output) -> String {
+    let said = String::from_utf8_lossy(&output.stderr);
+    let tail: Vec<&str> = said.lines().rev().take(30).collect();
+    tail.into_iter().rev().collect::<Vec<_>>().join("\n")
+}
+
+/// The files of a directory, if there is one.
+fn files(directory: &Path) -> Vec<PathBuf> {
+    std::fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path()).collect()
+}
+
+fn stat(text: &str, name: &str) -> u64 {
+    text.lines().find_map(|line| after(line, name)).unwrap_or(0)
+}
+
+/// The number behind a word.
+fn after(line: &str, word: &str) -> Option<u64> {
+    let (_, rest) = line.split_once(word)?;
+    rest.split_whitespace().next()?.parse().ok()
+}
