@@ -101,6 +101,10 @@ fn a_value_of_the_environment_is_said_to_come_from_there() {
         let (code, said) = fails_with(&[("THALWEG_LOG_LEVEL", "loud")], flags);
         assert!(code == 2 && said.contains(wanted) && said.contains("debug"), "{flags:?}: {said}");
     }
+    // A flag whose value may be left out is written differently.
+    let wanted = "`insecure_listen_anywhere` (environment, THALWEG_INSECURE_LISTEN_ANYWHERE)";
+    let (code, said) = fails_with(&[("THALWEG_INSECURE_LISTEN_ANYWHERE", "yes")], &["serve"]);
+    assert!(code == 2 && said.contains(wanted) && said.contains("true, false"), "{said}");
     let line = ["serve", "--print-config", "--log-level", "louder"];
     let (_, said) = fails_with(&[("THALWEG_LOG_LEVEL", "loud")], &line);
     assert!(said.contains("'louder' for '--log-level <"), "{said}");

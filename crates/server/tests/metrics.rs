@@ -30,6 +30,9 @@ fn scrape(server: &Server) -> BTreeMap<String, f64> {
         } else if !line.starts_with("# HELP ") {
             let (name, value) = line.rsplit_once(' ').unwrap();
             assert!(name.starts_with(&family), "{line} stands outside its family");
+            let bound = name.split_once("le=\"").map_or("", |(_, bound)| bound.trim_end_matches("\"}"));
+            let decimals = bound.split_once('.').map_or(0, |(_, decimals)| decimals.len());
+            assert!(decimals <= 6, "{line}: a bound is a number of microseconds");
             assert!(samples.insert(name.to_owned(), value.parse().unwrap()).is_none(), "{name} twice");
         }
     }

@@ -123,6 +123,48 @@ fn serving_where_it_should_not_is_refused_with_a_way_out() {
 }
 
 #[test]
+fn a_start_that_is_refused_leaves_no_new_store_behind() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = taken.local_addr().unwrap().to_string();
+    std::fs::write(at("file"), "").unwrap();
+    std::fs::create_dir(at("empty")).unwrap();
+    std::fs::create_dir_all(at("mounted/lost+found")).unwrap();
+    let (on_a_file, long) = (format!("unix:{}", at("file")), at(&"n".repeat(100)));
+    let refused = |arguments: &[&str], data: &str, hint: &str| {
+        let line = [&["serve", "--log-level", "error", "--data", data], arguments].concat();
+        let (code, complaint) = fails("", &line);
+        assert!(code == 1 && complaint.contains(hint), "{arguments:?}: {complaint}");
+    };
+    for data in [at("new"), at("empty"), at("mounted")] {
+        for listen in [&taken, &on_a_file, "unix:/nowhere/at/all.sock"] {
+            refused(&["--listen", listen], &data, "cannot listen at");
+        }
+        refused(
+            &["--listen", "127.0.0.1:0", "--rpc", "on", "--rpc-listen", &taken],
+            &data,
+            "cannot listen at http://",
+        );
+    }
+    refused(&["--listen", "127.0.0.1:0"], &long, "choose a shorter --data, or --services off");
+    assert!(!Path::new(&at("new")).exists() && !Path::new(&long).exists());
+    for (there, names) in [("empty", 0), ("mounted", 1)] {
+        assert_eq!(std::fs::read_dir(at(there)).unwrap().count(), names, "{there}");
+    }
+    // The address may lie in the directory that is made.
+    let inside = format!("unix:{}", at("new/http.sock"));
+    let server = Server::start(Path::new(&at("new")), &inside, &[]);
+    assert_eq!(says(&inside, &["create", "a"]), "created a\n");
+    server.end();
+    // What is there already is served the next time.
+    refused(&["--listen", &taken], &at("new"), "cannot listen at http://");
+    let server = Server::start(Path::new(&at("new")), "127.0.0.1:0", &[]);
+    assert_eq!(says(&server.url, &["ls"]), "a\n");
+    server.end();
+}
+
+#[test]
 fn a_wrong_command_line_is_complained_of_in_the_form_that_was_asked_for() {
     for (arguments, hint) in [
         (&["--output", "json", "serve", "--bogus"][..], "--bogus"),
@@ -146,6 +188,7 @@ fn a_negative_number_is_a_value_that_is_judged_and_no_unknown_flag() {
     for (arguments, wanted) in [
         (&["read", "s", "--until", "-1"][..], "expected an offset that append, read or head printed, a time"),
         (&["create", "s", "--ttl", "-1"], "expected a whole number of seconds"),
+        (&["create", "s", "--ttl", "18446744073709551616"], "from 0 to 18446744073709551615"),
     ] {
         let (code, complaint) = fails("", arguments);
         assert!(code == 2 && complaint.contains(wanted), "{arguments:?}: {complaint}");

@@ -6,7 +6,7 @@
 use super::failure::Failure;
 use super::is_json;
 use super::output::Output;
-use super::partly::{Partly, There};
+use super::partly::{AppendedPart, PartialAppend};
 use super::parts::Parts;
 use super::producer::{Appended, Patience, Producer, fresh_id};
 use super::progress::Progress;
@@ -190,8 +190,8 @@ pub(super) fn append(options: &AppendOptions, output: Output) -> Result<(), Fail
     if let Err(failure) = outcome {
         let Report { bytes, appends, .. } = sender.report;
         let unsure = failure.leaves_open();
-        let there = There { next_offset: sender.next_offset, bytes, appends, unsure };
-        return Err(Failure::Partly(Box::new(Partly { failure, there })));
+        let there = AppendedPart { next_offset: sender.next_offset, bytes, appends, unsure };
+        return Err(Failure::Partly(Box::new(PartialAppend { failure, there })));
     }
     let report = Report { next_offset: &sender.next_offset, ..sender.report };
     output.say(report.next_offset, &report)
@@ -286,16 +286,16 @@ fn read_aside(input: Input, lines: bool) -> Result<Receiver<Piece>, Failure> {
     let (sender, receiver) = sync_channel(QUEUE);
     let read = move || {
         let reader = BufReader::with_capacity(READ_BYTES, input.reader);
-        // An error here says that nobody takes pieces any more.
+        // An error here says that the receiver is gone.
         let _ = if lines { read_lines(reader, &sender) } else { read_bytes(reader, &sender) };
     };
     std::thread::Builder::new().name("input".into()).spawn(read).map_err(Failure::Input)?;
     Ok(receiver)
 }
 
-type NobodyTakes = std::sync::mpsc::SendError<Piece>;
+type ReceiverGone = std::sync::mpsc::SendError<Piece>;
 
-fn read_bytes(mut reader: impl BufRead, pieces: &SyncSender<Piece>) -> Result<(), NobodyTakes> {
+fn read_bytes(mut reader: impl BufRead, pieces: &SyncSender<Piece>) -> Result<(), ReceiverGone> {
     loop {
         let piece = match reader.fill_buf() {
             Ok([]) => return Ok(()),
@@ -308,7 +308,7 @@ fn read_bytes(mut reader: impl BufRead, pieces: &SyncSender<Piece>) -> Result<()
     }
 }
 
-fn read_lines(mut reader: impl BufRead, pieces: &SyncSender<Piece>) -> Result<(), NobodyTakes> {
+fn read_lines(mut reader: impl BufRead, pieces: &SyncSender<Piece>) -> Result<(), ReceiverGone> {
     for number in 1.. {
         let mut line = Vec::new();
         match reader.read_until(b'\n', &mut line) {

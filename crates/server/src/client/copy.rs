@@ -43,7 +43,7 @@ struct Report<'a> {
 }
 
 /// One end of a copy.
-struct End {
+struct CopyEnd {
     address: Address,
     session: Session,
     /// The last `HEAD`.
@@ -51,7 +51,7 @@ struct End {
     place: Token,
 }
 
-impl End {
+impl CopyEnd {
     fn new(address: Address) -> Result<Self, Failure> {
         let mut session = Session::new(&address.url);
         let head = session.ask("HEAD", &address.target(""), &[], b"")?;
@@ -94,17 +94,17 @@ pub(super) fn copy(options: &CopyOptions, output: Output) -> Result<(), Failure>
     if from.is_same_stream(&to) {
         return Err(Failure::Copy("source and destination are the same stream".to_owned()));
     }
-    let mut source = End::new(from)?;
+    let mut source = CopyEnd::new(from)?;
     let mut creator = Session::new(&to.url);
     let content_type = source.content_type().to_owned();
-    match End::new(to.clone()) {
+    match CopyEnd::new(to.clone()) {
         Ok(_) => {}
         Err(Failure::Refused { status: 404, .. }) => {
             creator.ask("PUT", &to.target(""), &[("Content-Type", &content_type)], b"")?;
         }
         Err(failure) => return Err(failure),
     }
-    let mut destination = End::new(to)?;
+    let mut destination = CopyEnd::new(to)?;
     if destination.content_type() != content_type {
         let why = format!("{} holds {}, not {content_type}", options.destination, destination.content_type());
         return Err(Failure::Copy(why));
@@ -115,7 +115,7 @@ pub(super) fn copy(options: &CopyOptions, output: Output) -> Result<(), Failure>
     let closed_before = destination.head.says("stream-closed");
     let copied = if closed_before {
         check_closed(&mut source, &mut destination, patience)?;
-        Copied { bytes: 0, next_offset: text(destination.place) }
+        CopyResult { bytes: 0, next_offset: text(destination.place) }
     } else {
         let begun = begin(&mut source, &mut destination, patience)?;
         run(&mut source, destination, begun, close, patience)?
@@ -131,13 +131,13 @@ pub(super) fn copy(options: &CopyOptions, output: Output) -> Result<(), Failure>
     output.say(&copied.next_offset, &report)
 }
 
-fn holds_something_else(destination: &End) -> Failure {
+fn holds_something_else(destination: &CopyEnd) -> Failure {
     Failure::Copy(format!("{} holds something else: copy to a new stream", destination.address.name))
 }
 
 /// Whether a destination that is closed holds all of the source that there still is: nobody can tell any more
 /// who wrote it. What either has let go of is not asked for.
-fn check_closed(source: &mut End, destination: &mut End, patience: Patience) -> Result<(), Failure> {
+fn check_closed(source: &mut CopyEnd, destination: &mut CopyEnd, patience: Patience) -> Result<(), Failure> {
     let (here, there) = (source.place.offset, destination.place.offset);
     let Some(base) = here.checked_sub(there) else { return Err(holds_something_else(destination)) };
     let first_here = if here == 0 { 0 } else { first(source, patience)?.1 };
@@ -161,7 +161,7 @@ fn check_closed(source: &mut End, destination: &mut End, patience: Patience) -> 
 }
 
 /// What a copy goes on from.
-struct Begun {
+struct CopyStart {
     id: String,
     sequence: u64,
     /// Bytes of the source that were gone when it was begun.
@@ -171,20 +171,20 @@ struct Begun {
 }
 
 /// Where the source is to be gone on with, and as whom.
-fn begin(source: &mut End, destination: &mut End, patience: Patience) -> Result<Begun, Failure> {
+fn begin(source: &mut CopyEnd, destination: &mut CopyEnd, patience: Patience) -> Result<CopyStart, Failure> {
     let id = identity(source);
     let sequence = expected(destination, &id)?;
     let resumed_at = destination.place.offset;
     let begun = if source.place.offset == 0 || sequence > 0 {
-        Begun { id, sequence, base: 0, first: None }
+        CopyStart { id, sequence, base: 0, first: None }
     } else {
         let (piece, base) = first(source, patience)?;
         if base == 0 {
-            Begun { id, sequence, base, first: Some(piece) }
+            CopyStart { id, sequence, base, first: Some(piece) }
         } else {
             let id = format!("{id}-{base}");
             let sequence = expected(destination, &id)?;
-            Begun { id, sequence, base, first: Some(piece).filter(|_| resumed_at == 0) }
+            CopyStart { id, sequence, base, first: Some(piece).filter(|_| resumed_at == 0) }
         }
     };
     if resumed_at > 0 && begun.sequence == 0 && begun.base > 0 {
@@ -200,7 +200,7 @@ fn begin(source: &mut End, destination: &mut End, patience: Patience) -> Result<
 }
 
 /// The source's first chunk, and how many bytes before it are gone.
-fn first(source: &mut End, patience: Patience) -> Result<(Chunk, u64), Failure> {
+fn first(source: &mut CopyEnd, patience: Patience) -> Result<(Chunk, u64), Failure> {
     let piece = patient_chunk(source, "-1", patience)?;
     let base = begins_at(&piece)?;
     Ok((piece, base))
@@ -212,19 +212,19 @@ fn begins_at(piece: &Chunk) -> Result<u64, Failure> {
     Ok(end.saturating_sub(stored(piece)?.len() as u64))
 }
 
-struct Copied {
+struct CopyResult {
     bytes: u64,
     next_offset: String,
 }
 
 fn run(
-    source: &mut End,
-    destination: End,
-    begun: Begun,
+    source: &mut CopyEnd,
+    destination: CopyEnd,
+    begun: CopyStart,
     close: bool,
     patience: Patience,
-) -> Result<Copied, Failure> {
-    let Begun { id, sequence, base, first: mut found } = begun;
+) -> Result<CopyResult, Failure> {
+    let CopyStart { id, sequence, base, first: mut found } = begun;
     let content_type = destination.content_type().to_owned();
     let (start, kind) = (destination.place, content_type.clone());
     let mut producer =
@@ -232,7 +232,7 @@ fn run(
     // As the source counts.
     let mut end = start.offset + base;
     let mut progress = Progress::new(Some(source.place.offset - end));
-    let mut copied = Copied { bytes: 0, next_offset: text(start) };
+    let mut copied = CopyResult { bytes: 0, next_offset: text(start) };
     let mut offset = if end == 0 { "-1".to_owned() } else { text(Token { offset: end, ..source.place }) };
     let mut closed = false;
     let mut parts = Parts::new(names_json(&kind));
@@ -276,7 +276,7 @@ fn run(
 }
 
 /// The chunk of the source that begins `end` bytes behind its beginning.
-fn walk(source: &mut End, end: u64, patience: Patience) -> Result<Chunk, Failure> {
+fn walk(source: &mut CopyEnd, end: u64, patience: Patience) -> Result<Chunk, Failure> {
     let mut offset = "-1".to_owned();
     loop {
         let mut piece = patient_chunk(source, &offset, patience)?;
@@ -319,20 +319,20 @@ fn behind(piece: &Chunk, kept: u64) -> Result<Vec<u8>, Failure> {
 /// Refuses a source that was deleted and made anew since its end was looked at. A first piece is asked for by
 /// no incarnation of its own, and what a fork inherited has another than the fork; what follows is asked for
 /// by where the piece ended.
-fn check_source(source: &mut End, patience: Patience) -> Result<(), Failure> {
+fn check_source(source: &mut CopyEnd, patience: Patience) -> Result<(), Failure> {
     let target = source.address.target("");
     let head = patiently(patience, || source.session.ask("HEAD", &target, &[], b""))?;
     let is_same = place(&source.address, &head)?.incarnation == source.place.incarnation;
     if is_same { Ok(()) } else { Err(made_anew(source)) }
 }
 
-fn made_anew(source: &End) -> Failure {
+fn made_anew(source: &CopyEnd) -> Failure {
     let name = &source.address.name;
     Failure::Copy(format!("{name} was deleted and made anew meanwhile: copy it to a new stream"))
 }
 
 /// A chunk of the source, waited for while its server is away.
-fn patient_chunk(source: &mut End, offset: &str, patience: Patience) -> Result<Chunk, Failure> {
+fn patient_chunk(source: &mut CopyEnd, offset: &str, patience: Patience) -> Result<Chunk, Failure> {
     patiently(patience, || chunk(&mut source.session, &source.address, offset, None))
 }
 
@@ -358,7 +358,7 @@ fn text(token: Token) -> String {
 }
 
 /// The same for every run that copies this incarnation of the source.
-fn identity(source: &End) -> String {
+fn identity(source: &CopyEnd) -> String {
     // FNV-1a: the same in every version of this program.
     let text = format!("{} {}", source.address.url.text(), source.address.name);
     let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
@@ -369,7 +369,7 @@ fn identity(source: &End) -> String {
 
 /// The sequence that the destination expects of this producer: asked by claiming one that cannot be, which
 /// changes nothing.
-fn expected(destination: &mut End, id: &str) -> Result<u64, Failure> {
+fn expected(destination: &mut CopyEnd, id: &str) -> Result<u64, Failure> {
     let far = SAFE_INTEGER_MAX.to_string();
     let content_type = destination.content_type().to_owned();
     let fields = [

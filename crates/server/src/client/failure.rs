@@ -1,7 +1,7 @@
 //! Why a verb did not do what it should: every reason, its words, and whether it may be gone after a while.
 
 use super::connection::Head;
-use super::partly::Partly;
+use super::partly::PartialAppend;
 use super::place;
 use serde_json::Value;
 use std::fmt;
@@ -16,7 +16,7 @@ use thalweg_wire::problem;
 pub(crate) enum Failure {
     /// The URL is none.
     Url(String),
-    /// Nobody answers there.
+    /// No server answers there.
     Unreachable {
         /// Where.
         url: String,
@@ -73,7 +73,7 @@ pub(crate) enum Failure {
         failure: Box<Failure>,
     },
     /// Some of what was to be appended is there, and more is not.
-    Partly(Box<Partly>),
+    Partly(Box<PartialAppend>),
     /// A header value that would break the request.
     Header(String),
     /// A file cannot be read.
@@ -193,7 +193,7 @@ impl fmt::Display for Failure {
 /// Whether a failure may be gone after a while.
 pub(super) fn passes(failure: &Failure) -> bool {
     match failure {
-        // Who proved to be somebody else does so again.
+        // A server that proved another identity would do so again.
         Failure::Unreachable { error, .. } => error.kind() != std::io::ErrorKind::InvalidData,
         Failure::Broken(_) => true,
         Failure::Service(error) => error.retry() != Retry::Never,

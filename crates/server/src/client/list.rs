@@ -60,7 +60,7 @@ fn described(name: &str, entry: &Value) -> String {
         (None, None) => String::new(),
     };
     let says = |key: &str| entry[key] == true;
-    // Of a stream that nobody can read it matters little whether it is closed.
+    // Whether a stream that cannot be read is closed matters little.
     let open = if says("damaged") {
         "damaged"
     } else if says("closed") {
@@ -88,7 +88,7 @@ struct Change {
 
 /// A stream as it was seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Seen {
+struct StreamState {
     incarnation: String,
     next_offset: String,
     bytes: u64,
@@ -96,7 +96,7 @@ struct Seen {
     round: u64,
 }
 
-impl Seen {
+impl StreamState {
     fn of(entry: &Value, round: u64) -> Self {
         Self {
             incarnation: entry["incarnation"].as_str().unwrap_or_default().to_owned(),
@@ -145,7 +145,7 @@ pub(super) fn watch(
 ) -> Result<(), Failure> {
     let mut session = Session::new(&server.parse()?);
     let glob = Glob::new(glob.unwrap_or("**"));
-    let mut seen: HashMap<String, Seen> = HashMap::new();
+    let mut seen: HashMap<String, StreamState> = HashMap::new();
     let mut last = Value::Null;
     for round in 0..rounds.unwrap_or(u64::MAX) {
         if round > 0 {
@@ -192,13 +192,13 @@ fn totals_text(now: &Value) -> String {
 fn watch_streams(
     session: &mut Session,
     glob: &Glob,
-    seen: &mut HashMap<String, Seen>,
+    seen: &mut HashMap<String, StreamState>,
     round: u64,
     output: Output,
 ) -> Result<Option<()>, Failure> {
     let mut heard = Some(());
     streams(session, glob, &mut |name, entry| {
-        let now = Seen::of(entry, round);
+        let now = StreamState::of(entry, round);
         // The first look only learns what there is.
         let change = if round == 0 { None } else { now.change(name, seen.get(name)) };
         if let Some(change) = change {
@@ -210,7 +210,7 @@ fn watch_streams(
     if heard.is_none() {
         return Ok(None);
     }
-    let mut gone: Vec<(String, Seen)> = seen.extract_if(|_, stream| stream.round != round).collect();
+    let mut gone: Vec<(String, StreamState)> = seen.extract_if(|_, stream| stream.round != round).collect();
     gone.sort_unstable_by(|a, b| a.0.cmp(&b.0));
     for (name, stream) in gone {
         let change =
@@ -226,15 +226,21 @@ fn watch_streams(
 mod tests {
     use super::*;
 
-    fn seen(next_offset: &str, bytes: u64, closed: bool) -> Seen {
+    fn seen(next_offset: &str, bytes: u64, closed: bool) -> StreamState {
         let (incarnation, _) = next_offset.split_once('_').unwrap();
-        Seen { incarnation: incarnation.into(), next_offset: next_offset.into(), bytes, closed, round: 0 }
+        StreamState {
+            incarnation: incarnation.into(),
+            next_offset: next_offset.into(),
+            bytes,
+            closed,
+            round: 0,
+        }
     }
 
     #[test]
     fn changes_are_told_apart() {
         let before = seen("1_5", 5, false);
-        let event = |now: Seen| now.change("x", Some(&before)).map(|c| (c.event, c.appended_bytes));
+        let event = |now: StreamState| now.change("x", Some(&before)).map(|c| (c.event, c.appended_bytes));
         assert_eq!(event(seen("1_5", 5, false)), None);
         assert_eq!(event(seen("1_9", 9, false)), Some(("appended", 4)));
         assert_eq!(event(seen("1_9", 9, true)), Some(("closed", 4)));

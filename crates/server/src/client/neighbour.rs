@@ -37,7 +37,7 @@ impl Via {
 }
 
 /// Where the follower is.
-struct Place<'a> {
+struct TailPosition<'a> {
     name: &'a str,
     offset: String,
     /// A server answered once: from then on its absence is waited out.
@@ -49,7 +49,7 @@ struct Place<'a> {
 pub(super) fn tail(name: &str, via: Via, data: &Path, from: &str, output: Output) -> Result<(), Failure> {
     let endpoint = via.endpoint(data);
     let printer = Printer { output, messages: false };
-    let mut place = Place { name, offset: from.to_owned(), met: false, printer };
+    let mut place = TailPosition { name, offset: from.to_owned(), met: false, printer };
     let mut pause = PAUSE_MIN;
     loop {
         let before = place.offset.clone();
@@ -69,7 +69,7 @@ pub(super) fn tail(name: &str, via: Via, data: &Path, from: &str, output: Output
     }
 }
 
-fn follow(endpoint: &Endpoint, place: &mut Place<'_>) -> Result<(), Failure> {
+fn follow(endpoint: &Endpoint, place: &mut TailPosition<'_>) -> Result<(), Failure> {
     // Not for long: the caller decides whether to go on waiting for a server.
     let options =
         ClientOptions { schema: SCHEMA_HASH, connect_within: CONNECT_WITHIN, ..ClientOptions::default() };
@@ -156,7 +156,7 @@ mod tests {
         let thread = std::thread::spawn(move || server.serve(handler));
         tail("a", Via::Sock, directory.path(), "now", Output::Text).unwrap();
         let printer = Printer { output: Output::Text, messages: false };
-        let mut place = Place { name: "a", offset: "-1".to_owned(), met: false, printer };
+        let mut place = TailPosition { name: "a", offset: "-1".to_owned(), met: false, printer };
         follow(&endpoint, &mut place).unwrap();
         assert!(place.printer.messages, "judged as HTTP has it");
         stopper.stop();

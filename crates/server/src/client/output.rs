@@ -25,12 +25,12 @@ impl Output {
     /// Prints a result in the form that was asked for.
     ///
     /// # Errors
-    /// Standard output cannot be written. That nobody reads it any more is none.
+    /// Standard output cannot be written. A reader that closed it is no error.
     pub(crate) fn say(self, text: impl Display, json: impl Serialize) -> Result<(), Failure> {
         self.line(text, json).map(|_| ())
     }
 
-    /// As [`Output::say`]; `None` when nobody reads any more.
+    /// As [`Output::say`]; `None` once its reader has closed it.
     pub(crate) fn line(self, text: impl Display, json: impl Serialize) -> Result<Option<()>, Failure> {
         let mut out = io::stdout().lock();
         let mut bytes = match self {
@@ -52,7 +52,7 @@ impl Output {
     }
 }
 
-/// Has the program end with 0 once nobody reads standard output any more, whatever it waits for then.
+/// Has the program end with 0 once the reader of standard output has closed it, whatever it waits for then.
 ///
 /// # Errors
 /// No thread can be started to watch it.
@@ -74,7 +74,7 @@ fn one_line(value: &impl Serialize) -> Result<Vec<u8>, Failure> {
     Ok(line)
 }
 
-/// Says something on standard error, a line at once. That nobody reads it is no failure: what is under way
+/// Says something on standard error, a line at once. A closed standard error is no failure: what is under way
 /// goes on.
 pub(crate) fn notice(text: impl Display) {
     let _ = io::stderr().write_all(format!("{text}\n").as_bytes());

@@ -8,7 +8,7 @@ use std::fmt;
 /// What is known to be there.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct There {
+pub(crate) struct AppendedPart {
     /// Offset behind it.
     pub(crate) next_offset: String,
     /// Bytes of this run.
@@ -21,14 +21,14 @@ pub(crate) struct There {
 
 /// Why it ended, and how far it came.
 #[derive(Debug)]
-pub(crate) struct Partly {
+pub(crate) struct PartialAppend {
     pub(crate) failure: Failure,
-    pub(crate) there: There,
+    pub(crate) there: AppendedPart,
 }
 
-impl fmt::Display for Partly {
+impl fmt::Display for PartialAppend {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let There { next_offset, bytes, appends, unsure } = &self.there;
+        let AppendedPart { next_offset, bytes, appends, unsure } = &self.there;
         write!(out, "{}", self.failure)?;
         if *appends == 0 {
             return Ok(());

@@ -1,4 +1,4 @@
-//! A bar where something takes longer than a second and somebody is looking.
+//! A bar where something takes longer than a second and standard error is a terminal.
 //!
 //! Our own forty lines: a library for this brings floating-point powers, and with them the C mathematics
 //! library into the memory of every idle server.

@@ -12,7 +12,7 @@ use thalweg_wire::rfc3339;
 /// What is read of `/v1/stats`; what an older server does not say is 0.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(super) struct Look {
+pub(super) struct Sample {
     streams: u64,
     records: u64,
     syncs: u64,
@@ -72,12 +72,12 @@ const COLUMNS: [(&str, usize); 13] = [
 
 impl Rates {
     /// What came between two looks, so long apart; the second one at `at_us` since the epoch.
-    pub(super) fn between(before: &Look, now: &Look, apart: Duration, at_us: u64) -> Self {
+    pub(super) fn between(before: &Sample, now: &Sample, apart: Duration, at_us: u64) -> Self {
         let anew = now.records < before.records || now.received_bytes < before.received_bytes;
-        let nothing = Look::default();
+        let nothing = Sample::default();
         let before = if anew { &nothing } else { before };
         let seconds = apart.as_secs_f64().max(1e-6);
-        let grown = |count: fn(&Look) -> u64| count(now).saturating_sub(count(before));
+        let grown = |count: fn(&Sample) -> u64| count(now).saturating_sub(count(before));
         let rate = |count| round(grown(count) as f64 / seconds);
         let mean = |sum, count, unit: f64| {
             let many = grown(count);
@@ -145,8 +145,8 @@ fn round(value: f64) -> f64 {
 mod tests {
     use super::*;
 
-    fn look(count: u64) -> Look {
-        Look {
+    fn look(count: u64) -> Sample {
+        Sample {
             streams: 3,
             records: 1_000 * count,
             syncs: 10 * count,
@@ -201,7 +201,7 @@ mod tests {
     #[test]
     fn what_an_older_server_does_not_say_is_nothing() {
         let old = r#"{"durability":"sync","streams":2,"storedBytes":5,"segments":1,"damagedSpans":0}"#;
-        let look: Look = serde_json::from_str(old).unwrap();
-        assert_eq!(look, Look { streams: 2, ..Look::default() });
+        let look: Sample = serde_json::from_str(old).unwrap();
+        assert_eq!(look, Sample { streams: 2, ..Sample::default() });
     }
 }

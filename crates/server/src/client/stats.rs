@@ -5,7 +5,7 @@
 
 use super::failure::{Failure, passes};
 use super::output::{Output, end_when_unread};
-use super::rates::{Look, Rates};
+use super::rates::{Rates, Sample};
 use super::session::Session;
 use super::verbs::{Server, StatsOptions};
 use serde::de::DeserializeOwned;
@@ -48,12 +48,12 @@ fn session(server: &Server) -> Result<Session, Failure> {
 }
 
 /// One look, and when it was taken.
-struct Taken {
-    look: Look,
+struct TimedSample {
+    look: Sample,
     at: Instant,
 }
 
-impl Taken {
+impl TimedSample {
     fn now(session: &mut Session) -> Result<Self, Failure> {
         let look = totals(session)?;
         Ok(Self { look, at: Instant::now() })
@@ -65,12 +65,12 @@ fn watch(options: &StatsOptions, output: Output) -> Result<(), Failure> {
     end_when_interrupted().map_err(Failure::Signals)?;
     end_when_unread()?;
     let mut session = session(&options.server)?;
-    let mut before = Some(Taken::now(&mut session)?);
+    let mut before = Some(TimedSample::now(&mut session)?);
     let (mut due, mut printed) = (Instant::now(), 0);
     while options.rounds.is_none_or(|rounds| printed < rounds) {
         due = (due + options.every).max(Instant::now());
         std::thread::sleep(due.saturating_duration_since(Instant::now()));
-        let now = match Taken::now(&mut session) {
+        let now = match TimedSample::now(&mut session) {
             Ok(now) => now,
             Err(failure) if passes(&failure) => {
                 if before.take().is_some() {
@@ -95,7 +95,7 @@ fn watch(options: &StatsOptions, output: Output) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Prints a line, behind a header where one is due. `None` when nobody reads any more.
+/// Prints a line, behind a header where one is due. `None` once its reader has closed it.
 fn print(rates: &Rates, printed: u64, output: Output) -> Result<Option<()>, Failure> {
     let is_due = printed == 0 || (printed.is_multiple_of(HEADER_EVERY) && io::stdout().is_terminal());
     let header = if is_due { Rates::header() + "\n" } else { String::new() };

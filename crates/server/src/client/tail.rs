@@ -28,7 +28,7 @@ const LASTS: Duration = Duration::from_secs(1);
 const POLL_LASTS: Duration = Duration::from_millis(50);
 
 /// Where the follower is.
-struct Place {
+struct TailPosition {
     offset: String,
     cursor: Option<String>,
     /// A server answered once: from then on its absence is waited out.
@@ -40,8 +40,8 @@ struct Place {
     printer: Printer,
 }
 
-impl Place {
-    /// Prints what came up to `next`, where it is from then on. Whether somebody still reads it.
+impl TailPosition {
+    /// Prints what came up to `next`, and continues there. Whether the output still has a reader.
     fn print(&mut self, came: Vec<u8>, next: String, closed: bool) -> Result<bool, Failure> {
         let nothing_came = came.is_empty();
         self.held.extend(came);
@@ -61,18 +61,24 @@ fn ends_inside(text: &[u8]) -> bool {
 }
 
 /// What one response came to.
-enum Followed {
+enum FollowOutcome {
     /// The response ended; more may come on the next.
     Ended,
-    /// The stream is closed, or nobody reads our output any more.
+    /// The stream is closed, or the output has no reader any more.
     Over,
 }
 
 /// Prints what the stream holds from `from` and what is appended, until it is closed.
 pub(super) fn tail(address: &Address, from: &str, output: Output) -> Result<(), Failure> {
     let printer = Printer { output, messages: false };
-    let mut place =
-        Place { offset: from.to_owned(), cursor: None, met: false, text: false, held: Vec::new(), printer };
+    let mut place = TailPosition {
+        offset: from.to_owned(),
+        cursor: None,
+        met: false,
+        text: false,
+        held: Vec::new(),
+        printer,
+    };
     let mut pause = PAUSE_MIN;
     loop {
         let (before, since) = (place.offset.clone(), Instant::now());
@@ -82,14 +88,14 @@ pub(super) fn tail(address: &Address, from: &str, output: Output) -> Result<(), 
             pause = PAUSE_MIN;
         }
         match followed {
-            Ok(Followed::Over) => return Ok(()),
-            Ok(Followed::Ended) if has_moved || since.elapsed() >= LASTS => {
+            Ok(FollowOutcome::Over) => return Ok(()),
+            Ok(FollowOutcome::Ended) if has_moved || since.elapsed() >= LASTS => {
                 pause = PAUSE_MIN;
                 continue;
             }
             // A proxy that knows no event streams may end each response before an event has come. Without
             // this the client would reconnect without a pause.
-            Ok(Followed::Ended) => {}
+            Ok(FollowOutcome::Ended) => {}
             Err(failure) if place.met && passes(&failure) => {
                 output.tell(format_args!("{failure}; trying again"));
             }
@@ -106,7 +112,7 @@ pub(super) fn tail(address: &Address, from: &str, output: Output) -> Result<(), 
     }
 }
 
-fn follow(address: &Address, place: &mut Place) -> Result<Followed, Failure> {
+fn follow(address: &Address, place: &mut TailPosition) -> Result<FollowOutcome, Failure> {
     if !place.met {
         let head = ask_once(address, "HEAD", &[], b"")?;
         place.printer.messages = is_json(&head);
@@ -118,7 +124,7 @@ fn follow(address: &Address, place: &mut Place) -> Result<Followed, Failure> {
 
 /// Chunk after chunk up to the end, then a long poll for each that comes, until one ends at once and brings
 /// nothing.
-fn follow_by_polls(address: &Address, place: &mut Place) -> Result<Followed, Failure> {
+fn follow_by_polls(address: &Address, place: &mut TailPosition) -> Result<FollowOutcome, Failure> {
     let mut session = Session::new(&address.url);
     let mut live = false;
     loop {
@@ -133,7 +139,7 @@ fn follow_by_polls(address: &Address, place: &mut Place) -> Result<Followed, Fai
         let head = match session.ask("GET", &address.target(&query), &[], b"") {
             // Servers may be told to let a poll wait for longer than we do.
             Err(Failure::Broken(error)) if live && error.kind() == ErrorKind::TimedOut => {
-                return Ok(Followed::Ended);
+                return Ok(FollowOutcome::Ended);
             }
             asked => asked?,
         };
@@ -150,17 +156,17 @@ fn follow_by_polls(address: &Address, place: &mut Place) -> Result<Followed, Fai
             }
         };
         if !place.print(content, next, closed)? || closed {
-            return Ok(Followed::Over);
+            return Ok(FollowOutcome::Over);
         }
         place.cursor = head.field("stream-cursor").map(str::to_owned).or(place.cursor.take());
         if live && is_empty && asked.elapsed() < POLL_LASTS {
-            return Ok(Followed::Ended);
+            return Ok(FollowOutcome::Ended);
         }
         live |= is_empty || head.says("stream-up-to-date");
     }
 }
 
-fn follow_by_events(address: &Address, place: &mut Place) -> Result<Followed, Failure> {
+fn follow_by_events(address: &Address, place: &mut TailPosition) -> Result<FollowOutcome, Failure> {
     let mut connection = Connection::open(&address.url)?;
     let mut query = format!("?{}&live=sse", start(&place.offset));
     if let Some(cursor) = &place.cursor {
@@ -186,7 +192,7 @@ fn follow_by_events(address: &Address, place: &mut Place) -> Result<Followed, Fa
                     let is_read =
                         place.print(std::mem::take(&mut data), control.next_offset, control.closed)?;
                     if !is_read || control.closed {
-                        return Ok(Followed::Over);
+                        return Ok(FollowOutcome::Over);
                     }
                     place.cursor = control.cursor.or(place.cursor.take());
                 }
@@ -194,7 +200,7 @@ fn follow_by_events(address: &Address, place: &mut Place) -> Result<Followed, Fa
             }
         }
     }
-    Ok(Followed::Ended)
+    Ok(FollowOutcome::Ended)
 }
 
 fn payload(data: Vec<u8>, base64: bool) -> Result<Vec<u8>, Failure> {
@@ -217,9 +223,9 @@ mod tests {
         assert!(matches!(payload(b"!".to_vec(), true), Err(Failure::Event(_))));
     }
 
-    fn place(output: Output) -> Place {
+    fn place(output: Output) -> TailPosition {
         let (printer, held) = (Printer { output, messages: false }, Vec::new());
-        Place { offset: "-1".into(), cursor: None, met: false, text: true, held, printer }
+        TailPosition { offset: "-1".into(), cursor: None, met: false, text: true, held, printer }
     }
 
     #[test]
@@ -249,7 +255,7 @@ mod tests {
         assert_eq!(print(b"", "1_6", false), 0, "nothing came: it is told of as it is");
         assert_eq!(print(b"\xff", "1_7", false), 0, "this is no text");
         assert_eq!(print(b"\xe2", "1_8", true), 0, "and nothing comes any more");
-        let mut bytes = Place { text: false, ..place(Output::Json) };
+        let mut bytes = TailPosition { text: false, ..place(Output::Json) };
         assert!(bytes.print(b"a\xe2".to_vec(), "1_2".to_owned(), false).unwrap());
         assert!(bytes.held.is_empty(), "bytes have no characters to wait for");
         let mut text = place(Output::Text);

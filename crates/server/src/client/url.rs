@@ -67,7 +67,7 @@ impl Url {
         self
     }
 
-    /// Whom to trust there, read before anybody is spoken to.
+    /// Which authorities to trust there, read before anything is sent.
     pub(super) fn trust(&self) -> Result<Option<Trust>, Failure> {
         match (&self.endpoint, &self.ca) {
             (Endpoint::Tls { .. }, Some(path)) => {

@@ -146,7 +146,7 @@ fn moment(text: &str) -> Result<String, String> {
 
 /// A lifetime, in seconds.
 fn ttl_s(text: &str) -> Result<u64, String> {
-    text.parse().map_err(|_| "expected a whole number of seconds, 0 or more".to_owned())
+    text.parse().map_err(|_| format!("expected a whole number of seconds, from 0 to {}", u64::MAX))
 }
 
 /// The time between two lines of `stats --watch`.

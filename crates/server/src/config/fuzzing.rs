@@ -1,7 +1,7 @@
-//! The configuration file, as anybody could write it.
+//! Arbitrary configuration files.
 
-use super::{Configuration, Failure, Setting, parse};
-use crate::limits::Limits;
+use super::{ConfigError, Configuration, Setting, parse};
+use crate::bounds::Limits;
 use std::ffi::OsString;
 use std::path::Path;
 
@@ -24,7 +24,7 @@ fn loaded(text: &str) -> Option<Configuration> {
     let path = Path::new("thalweg.toml");
     let given = match parse(path, text) {
         Ok(given) => given,
-        Err(Failure::File { line, why, .. }) => {
+        Err(ConfigError::File { line, why, .. }) => {
             assert!(line <= text.matches('\n').count() + 1 && !why.is_empty());
             return None;
         }

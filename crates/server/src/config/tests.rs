@@ -1,13 +1,13 @@
 use super::*;
-use crate::arguments::{Durability, LogLevel};
-use crate::listen::{Listen, Place};
-use crate::rpc::Wish;
+use crate::command_line::{Durability, LogLevel};
+use crate::layers::rpc::ServiceSpec;
+use crate::start::{ListenAddress, ListenSpec};
 
 fn line(flags: &[&str]) -> Vec<OsString> {
     ["thalweg", "serve"].iter().chain(flags).map(OsString::from).collect()
 }
 
-fn load(text: &str, flags: &[&str]) -> Result<Configuration, Failure> {
+fn load(text: &str, flags: &[&str]) -> Result<Configuration, ConfigError> {
     let given = parse(Path::new("t.toml"), text)?;
     Configuration::with(&line(flags), &given, Some("t.toml".into()))
 }
@@ -127,7 +127,7 @@ fn what_is_wrong_is_named_with_its_line() {
 
 #[test]
 fn what_stands_in_the_file_is_not_split_and_what_a_flag_says_is() {
-    let unix = |path: &str| Place::At(Listen::Unix(path.into()));
+    let unix = |path: &str| ListenSpec::At(ListenAddress::Unix(path.into()));
     for text in
         ["listen = ['unix:/a,b', 'unix:/c']", "listen = ['unix:/a,b', 'unix:/c'] # and rpc\nrpc = 'off'"]
     {
@@ -141,7 +141,10 @@ fn what_stands_in_the_file_is_not_split_and_what_a_flag_says_is() {
     }
     assert_eq!(load("listen = 'unix:/a,b'", &[]).unwrap().options.listen, [unix("/a,b")]);
     let rpc = load("rpc = ['a=x;y/a.jsonc,a.sock']", &[]).unwrap().options.rpc;
-    assert!(matches!(&rpc[..], [Wish::Elsewhere { schema, .. }] if schema == "x;y/a.jsonc"), "{rpc:?}");
+    assert!(
+        matches!(&rpc[..], [ServiceSpec::Elsewhere { schema, .. }] if schema == "x;y/a.jsonc"),
+        "{rpc:?}"
+    );
     let said = complaint("\nhosts = ['a.example,b.example']");
     assert!(said.starts_with("t.toml:2: invalid value 'a.example,b.example' for `hosts`"), "{said}");
 }
@@ -149,7 +152,7 @@ fn what_stands_in_the_file_is_not_split_and_what_a_flag_says_is() {
 #[test]
 fn a_configuration_is_read_without_a_resolver() {
     let loaded = load("listen = 'nosuch.invalid:4437'", &[]).unwrap();
-    let named = Place::Named { host: "nosuch.invalid".into(), port: 4437 };
+    let named = ListenSpec::Named { host: "nosuch.invalid".into(), port: 4437 };
     assert_eq!(loaded.options.listen, [named]);
 }
 

@@ -83,7 +83,12 @@ fn unread(place: &Path, error: &OpenError) -> Refusal {
     }
 }
 
-/// Checks a store that nobody has open, and prints what is found. Whether it is whole.
+/// Whether there is a store in a directory, damaged or not.
+pub(crate) fn is_store(directory: &Path) -> bool {
+    directory.join(CONTROL).exists()
+}
+
+/// Checks a store, at rest or in use, and prints what is found. Whether it is whole.
 ///
 /// # Errors
 /// It cannot be read as a store at all, though it may be one that is damaged.
@@ -134,7 +139,7 @@ impl Names {
         Self(parse)
     }
 
-    /// Those that a span touches; `None` where nobody knows which.
+    /// Those that a span touches; `None` where they are unknown.
     fn touched(&self, damage: &Damage) -> Option<Vec<String>> {
         let name = |id: &log::LogId| match self.0.as_ref().and_then(|parse| parse.name(*id)) {
             Some(name) => String::from_utf8_lossy(name).into_owned(),

@@ -55,7 +55,7 @@ impl Queue {
         std::mem::swap(&mut state.waiting, buffer);
         state.is_writing = true;
         drop(state);
-        // There is nobody to tell that the log cannot be written.
+        // A log that cannot be written has no other place to say so.
         let _ = output.write_all(buffer);
         buffer.clear();
         buffer.shrink_to(KEPT_BYTES_MAX);
@@ -133,7 +133,7 @@ mod tests {
             });
             queue.push(&line(0));
             begins.recv().unwrap();
-            // While nobody reads that one, as many wait behind it as there is room for.
+            // While that one is not read, as many wait behind it as there is room for.
             (1..=fits + 3).for_each(|number| queue.push(&line(number)));
             queue.flush(Duration::ZERO);
             allow.send(()).unwrap();

@@ -8,7 +8,7 @@
 //! Invariant: while a job waits here, the report of one that the pool has is to come, or the pool is to tell
 //! of room. *Checked by* the tests below, and those of [`super::log`].
 
-use super::log::{Asked, Tail};
+use super::log::{Tail, WaitingCall};
 use super::news::News;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -20,15 +20,15 @@ use thalweg_wire::exchange::Work;
 const JOBS_MAX: usize = 64;
 
 /// What waits for the disk.
-pub(super) enum Brought {
+pub(super) enum ColdWork {
     /// A call, to be made again.
-    Call(Asked),
+    Call(WaitingCall),
     /// A tail of this topic.
     Tail(u64, Tail),
 }
 
-impl Brought {
-    /// Nobody waits for it any more.
+impl ColdWork {
+    /// Its caller no longer waits for it.
     fn is_cancelled(&self) -> bool {
         match self {
             Self::Call(asked) => asked.reply.is_cancelled(),
@@ -55,11 +55,11 @@ impl Cold {
 
     /// Has work done elsewhere. Then what waits for it comes back by [`News::brought`], whatever became of
     /// the work.
-    pub(super) fn bring_in(&mut self, Work(work): Work, waits: Brought) {
+    pub(super) fn bring_in(&mut self, Work(work): Work, waits: ColdWork) {
         let news = self.news.clone();
         let job = move || {
             let report = Report(news, Some(waits));
-            if !report.1.as_ref().is_some_and(Brought::is_cancelled) {
+            if !report.1.as_ref().is_some_and(ColdWork::is_cancelled) {
                 work();
             }
         };
@@ -91,7 +91,7 @@ impl Cold {
 }
 
 /// Says that work was done, or that it panicked.
-struct Report(Arc<News>, Option<Brought>);
+struct Report(Arc<News>, Option<ColdWork>);
 
 impl Drop for Report {
     fn drop(&mut self) {

@@ -6,7 +6,7 @@
 //! reactor's thread and never waits there.
 
 use super::ask::{self, Ask, Kind};
-use super::cold::{Brought, Cold};
+use super::cold::{Cold, ColdWork};
 use super::generated::types::LogRequest;
 use super::news::News;
 use crate::engine::Service as Streams;
@@ -33,7 +33,7 @@ const ITEMS_PER_TURN: usize = 16;
 const BROUGHT_MAX: u8 = 8;
 
 /// A call that waits for the disk.
-pub(super) struct Asked {
+pub(super) struct WaitingCall {
     frame: Vec<u8>,
     pub(super) reply: Reply,
     /// How often it waited, this time included.
@@ -57,7 +57,7 @@ struct Tails {
 }
 
 /// What became of a tail that was asked to go on.
-enum Stood {
+enum TailProgress {
     /// It waits for something that will be told.
     Waits,
     /// It has more to send than its share of this turn.
@@ -113,8 +113,8 @@ impl LogService {
                 reply.end(&ask::end(ask.kind, &refused));
             }
             Answer::Cold(work) => {
-                let asked = Asked { frame: frame.to_vec(), reply, brought: brought + 1 };
-                self.cold.bring_in(work, Brought::Call(asked));
+                let asked = WaitingCall { frame: frame.to_vec(), reply, brought: brought + 1 };
+                self.cold.bring_in(work, ColdWork::Call(asked));
             }
             Answer::Live { topic_id, topic, live, .. } => {
                 let live = Live { mode: Mode::LongPoll, ..live };
@@ -160,7 +160,7 @@ impl LogService {
         self.keep(topic_id, tails, more);
     }
 
-    /// Lets everybody who follows a stream go on.
+    /// Lets every tail of a stream go on.
     fn walk(&mut self, topic_id: u64) {
         let Some(mut tails) = self.tails.remove(&topic_id) else { return };
         let waker = self.waker(topic_id);
@@ -174,14 +174,14 @@ impl LogService {
     /// Asks a tail to go on, and puts it where it waits; whether it has more to send.
     fn place(&mut self, topic_id: u64, tails: &mut Tails, mut tail: Tail, waker: &Waker) -> bool {
         let stood = self.stand(&tails.topic, &mut tail, waker);
-        let more = matches!(stood, Stood::HasMore);
+        let more = matches!(stood, TailProgress::HasMore);
         match stood {
-            Stood::Waits | Stood::HasMore => tails.tails.push(tail),
-            Stood::Cold(work) => {
+            TailProgress::Waits | TailProgress::HasMore => tails.tails.push(tail),
+            TailProgress::Cold(work) => {
                 tails.away += 1;
-                self.cold.bring_in(work, Brought::Tail(topic_id, tail));
+                self.cold.bring_in(work, ColdWork::Tail(topic_id, tail));
             }
-            Stood::Ended => {}
+            TailProgress::Ended => {}
         }
         more
     }
@@ -198,35 +198,35 @@ impl LogService {
     }
 
     /// Sends what one tail is to be sent now.
-    fn stand(&mut self, topic: &Topic, tail: &mut Tail, waker: &Waker) -> Stood {
+    fn stand(&mut self, topic: &Topic, tail: &mut Tail, waker: &Waker) -> TailProgress {
         for _ in 0..ITEMS_PER_TURN {
             match tail.reply.flow() {
                 Flow::Go => {}
                 Flow::Wait => {
                     tail.reply.changed(waker);
-                    return Stood::Waits;
+                    return TailProgress::Waits;
                 }
-                Flow::Gone => return Stood::Ended,
+                Flow::Gone => return TailProgress::Ended,
             }
             let response = match self.streams.advance(topic, &tail.live, now()) {
                 Advance::Wait | Advance::Events { .. } => {
                     tail.brought = 0;
                     tail.reply.when_cancelled(waker);
-                    return Stood::Waits;
+                    return TailProgress::Waits;
                 }
                 Advance::Cold(_) if tail.brought == BROUGHT_MAX => self.too_cold(),
                 Advance::Cold(work) => {
                     tail.brought += 1;
-                    return Stood::Cold(work);
+                    return TailProgress::Cold(work);
                 }
                 Advance::Respond(response) => response,
             };
             tail.brought = 0;
             if !tail.send(&response) {
-                return Stood::Ended;
+                return TailProgress::Ended;
             }
         }
-        Stood::HasMore
+        TailProgress::HasMore
     }
 
     /// What is said where nothing more is tried to bring bytes into memory.
@@ -243,7 +243,7 @@ impl LogService {
         self.waiting.complete(up_to).for_each(|(reply, frame)| reply.end(&frame));
     }
 
-    /// The store failed: nobody knows what became of what waits for it, and from now on nothing does.
+    /// The store failed: the outcome of every waiting call is unknown, and no call waits from now on.
     fn fail(&mut self) {
         let response = self.streams.failed(now());
         self.waiting.fail().for_each(|(reply, _)| reply.end(&ask::end(Kind::Head, &response)));
@@ -272,8 +272,8 @@ impl Handler for LogService {
         self.cold.reported(batch.brought.len());
         for brought in batch.brought {
             match brought {
-                Brought::Call(Asked { frame, reply, brought }) => self.call(&frame, reply, brought),
-                Brought::Tail(topic_id, tail) => self.come_back(topic_id, tail),
+                ColdWork::Call(WaitingCall { frame, reply, brought }) => self.call(&frame, reply, brought),
+                ColdWork::Tail(topic_id, tail) => self.come_back(topic_id, tail),
             }
         }
     }
@@ -333,7 +333,7 @@ mod tests {
         LogAppend, LogCreate, LogFork, LogHead, LogRead, LogRemove, LogTail,
     };
     use super::*;
-    use crate::arguments::Durability;
+    use crate::command_line::Durability;
     use crate::engine::{Engine, Retain};
     use std::sync::mpsc::{Sender, channel};
     use std::time::{Duration, Instant};
@@ -358,7 +358,7 @@ mod tests {
         serve(&engine(directory), Pool::start(1).unwrap())
     }
 
-    /// A store whose stream `a` begins with `old` and ends with `new`, and was read by nobody since.
+    /// A store whose stream `a` begins with `old` and ends with `new`, and was not read since.
     fn cold_engine(directory: &tempfile::TempDir) -> Engine {
         let written = engine(directory);
         let (mut service, _, mut local) = serve(&written, Pool::start(1).unwrap());
@@ -519,11 +519,11 @@ mod tests {
     }
 
     /// A call as it comes back from the disk.
-    fn asked(local: &mut Local, frame: Vec<u8>, brought: u8) -> Asked {
+    fn asked(local: &mut Local, frame: Vec<u8>, brought: u8) -> WaitingCall {
         let mut taken = None;
         let mut keeps = |_: Request<'_>, reply: Reply| taken = Some(reply);
         local.call(&mut keeps, &[], LocalCallOptions::default(), |_, _| {});
-        Asked { frame, reply: taken.unwrap(), brought }
+        WaitingCall { frame, reply: taken.unwrap(), brought }
     }
 
     #[test]
@@ -532,7 +532,7 @@ mod tests {
         let engine = cold_engine(&directory);
         let (mut service, _, mut local) = serve(&engine, Pool::start(1).unwrap());
         let asked = asked(&mut local, read("a"), 1);
-        service.cold.bring_in(Work(Box::new(|| panic!("on purpose"))), Brought::Call(asked));
+        service.cold.bring_in(Work(Box::new(|| panic!("on purpose"))), ColdWork::Call(asked));
         until_said(&mut service, &mut local, "old");
     }
 
@@ -542,7 +542,7 @@ mod tests {
         let engine = cold_engine(&directory);
         let (mut service, _, mut local) = serve(&engine, Pool::start(1).unwrap());
         let asked = asked(&mut local, read("a"), BROUGHT_MAX);
-        service.cold.bring_in(Work(Box::new(|| ())), Brought::Call(asked));
+        service.cold.bring_in(Work(Box::new(|| ())), ColdWork::Call(asked));
         until_said(&mut service, &mut local, "503 reads-overloaded: ");
     }
 

@@ -10,10 +10,9 @@ pub(crate) mod generated;
 mod log;
 mod news;
 
-use crate::arguments::{Durability, ServeOptions, Switch};
+use crate::command_line::{Durability, ServeOptions, Switch};
 use crate::engine::Engine;
-use crate::listen::Listen;
-use crate::serve::Failure;
+use crate::start::{ListenAddress, ServerError};
 pub(crate) use log::LogService;
 pub(crate) use news::News;
 use std::path::PathBuf;
@@ -29,7 +28,7 @@ const STACK_BYTES: usize = 512 * 1024;
 /// A request's bytes beside its data.
 const FRAME_BYTES_BESIDE: u32 = 64 << 10;
 
-/// Whether they are served: somebody wants them, and there is a directory.
+/// Whether they are served: the options ask for them, and the store has a directory.
 pub(crate) fn are_wanted(wishes: &ServeOptions) -> bool {
     wishes.services == Switch::On && wishes.durability != Durability::Memory
 }
@@ -46,9 +45,9 @@ fn paths(name: &str, wishes: &ServeOptions) -> [PathBuf; 2] {
 }
 
 /// Where all of them listen that are wanted.
-pub(crate) fn places(wishes: &ServeOptions) -> Vec<Listen> {
+pub(crate) fn addresses(wishes: &ServeOptions) -> Vec<ListenAddress> {
     let names = if are_wanted(wishes) { &[LOG, STATE][..] } else { &[] };
-    names.iter().flat_map(|name| paths(name, wishes)).map(Listen::Unix).collect()
+    names.iter().flat_map(|name| paths(name, wishes)).map(ListenAddress::Unix).collect()
 }
 
 /// Clients that all of them together have at once, where each may have `each`.
@@ -62,18 +61,18 @@ pub(crate) fn unsent_bytes_max() -> u64 {
 }
 
 /// Services that run, each on a thread of its own: what one of them has to do delays no other.
-pub(crate) struct Running {
-    served: Vec<Served>,
+pub(crate) struct ServiceThreads {
+    served: Vec<ServiceThread>,
 }
 
 /// One of them.
-struct Served {
+struct ServiceThread {
     endpoints: [Endpoint; 2],
     stopper: Stopper,
     thread: JoinHandle<()>,
 }
 
-impl Running {
+impl ServiceThreads {
     /// Listens in the store's directory, and serves log and state; `None` when that is not wanted, or there
     /// is no directory.
     ///
@@ -84,11 +83,11 @@ impl Running {
         pool: &Pool,
         wishes: &ServeOptions,
         clients_max: usize,
-    ) -> Result<Option<Self>, Failure> {
+    ) -> Result<Option<Self>, ServerError> {
         if !are_wanted(wishes) {
             return Ok(None);
         }
-        let failed = |error| Failure::System("serve the log to its neighbours", error);
+        let failed = |error| ServerError::System("serve the log to its neighbours", error);
         let options = options(wishes, clients_max);
         let log = ServerOptions {
             schema: generated::types::SCHEMA_HASH,
@@ -101,8 +100,8 @@ impl Running {
             ..options
         };
         // Both, before either answers: where one cannot be had the server ends, and has acknowledged nothing.
-        let (log, state) = (Listening::at(LOG, wishes, log)?, Listening::at(STATE, wishes, state)?);
-        // As between all steps of the start: see `serve::open_engine`.
+        let (log, state) = (BoundService::at(LOG, wishes, log)?, BoundService::at(STATE, wishes, state)?);
+        // As between all steps of the start: see `start::step`.
         code::release();
         let log = log.serve(|server| {
             let news = Arc::new(News::new(server.notifier()));
@@ -136,27 +135,27 @@ impl Running {
     }
 }
 
-/// A service that listens, and answers nobody yet.
-struct Listening {
+/// A service that listens, and does not answer yet.
+struct BoundService {
     name: &'static str,
     endpoints: [Endpoint; 2],
     server: Server,
 }
 
-impl Listening {
+impl BoundService {
     /// Listens at two paths of that name.
-    fn at(name: &'static str, wishes: &ServeOptions, options: ServerOptions) -> Result<Self, Failure> {
+    fn at(name: &'static str, wishes: &ServeOptions, options: ServerOptions) -> Result<Self, ServerError> {
         let [socket, shared] = paths(name, wishes);
         let endpoints = [Endpoint::Socket(socket), Endpoint::Shared(shared)];
-        let server = Server::bind(&endpoints, options).map_err(Failure::Service)?;
+        let server = Server::bind(&endpoints, options).map_err(ServerError::Service)?;
         Ok(Self { name, endpoints, server })
     }
 
     /// Serves on a thread of that name.
     fn serve<H: Handler + Send + 'static>(
         self,
-        handler: impl FnOnce(&Server) -> Result<H, Failure>,
-    ) -> Result<Served, Failure> {
+        handler: impl FnOnce(&Server) -> Result<H, ServerError>,
+    ) -> Result<ServiceThread, ServerError> {
         let Self { name, endpoints, mut server } = self;
         let (stopper, handler) = (server.stopper(), handler(&server)?);
         // A server lives on its thread.
@@ -166,8 +165,8 @@ impl Listening {
             }
         };
         let builder = std::thread::Builder::new().name(name.to_owned()).stack_size(STACK_BYTES);
-        let thread = builder.spawn(run).map_err(|error| Failure::System("start a thread", error))?;
-        Ok(Served { endpoints, stopper, thread })
+        let thread = builder.spawn(run).map_err(ServerError::no_thread)?;
+        Ok(ServiceThread { endpoints, stopper, thread })
     }
 }
 

@@ -1,6 +1,6 @@
 //! What other threads tell the log's service, kept until its reactor's next turn.
 
-use super::cold::Brought;
+use super::cold::ColdWork;
 use std::collections::BTreeSet;
 use std::mem::take;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,7 +21,7 @@ pub(super) struct Batch {
     /// tails said so.
     pub(super) resumed: BTreeSet<u64>,
     /// What waited for the disk, one for each job that the pool is done with.
-    pub(super) brought: Vec<Brought>,
+    pub(super) brought: Vec<ColdWork>,
 }
 
 /// Where it is told.
@@ -46,7 +46,7 @@ impl News {
         });
     }
 
-    pub(super) fn brought(&self, brought: Brought) {
+    pub(super) fn brought(&self, brought: ColdWork) {
         self.tell(|batch| batch.brought.push(brought));
     }
 

@@ -27,7 +27,7 @@ pub(super) struct Names<T> {
 
 struct LookUp<T> {
     begun: bool,
-    /// Somebody gave up waiting for it.
+    /// A call gave up waiting for it.
     late: bool,
     /// Who waits, and until when.
     waiting: Vec<(u64, T)>,
@@ -83,7 +83,7 @@ impl<T> Names<T> {
             overdue.extend(gone.map(|(_, who)| who));
             look_up.late |= look_up.begun && overdue.len() > before;
         }
-        // What is under way goes on; what is not, nobody needs any more.
+        // What is under way goes on; the rest is no longer needed.
         self.by_host.retain(|_, look_up| look_up.begun || !look_up.waiting.is_empty());
         self.queue.retain(|host| self.by_host.contains_key(host));
         overdue

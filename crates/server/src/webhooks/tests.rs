@@ -1,8 +1,7 @@
 use super::*;
-use crate::arguments::Durability;
+use crate::command_line::Durability;
 use crate::engine::{Retain, Service};
-use crate::housekeeping::Housekeeper;
-use crate::threads::Threads;
+use crate::run::{Housekeeper, Threads};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
@@ -48,7 +47,8 @@ fn localhost_is_asked_of_nobody_and_a_name_that_leads_inside_is_refused() {
 fn whoever_watches_a_servers_threads_sees_the_end_of_this_one() {
     let state = StateOptions::default();
     let engine = Engine::open(Path::new(""), Durability::Memory, Retain::default(), state).unwrap();
-    let (webhooks, housekeeper) = (Running::start(&engine).unwrap(), Housekeeper::start(&engine).unwrap());
+    let (webhooks, housekeeper) =
+        (WebhookThread::start(&engine).unwrap(), Housekeeper::start(&engine).unwrap());
     let threads = Threads { reactors: Vec::new(), neighbours: None, webhooks, housekeeper };
     assert!(!threads.has_ended());
     threads.webhooks.handle.stop();
@@ -77,7 +77,7 @@ impl thalweg_log::Watch for Deaf {
 struct World {
     engine: Engine,
     service: Service,
-    running: Running,
+    running: WebhookThread,
     /// The names that were asked for, but those that hang.
     asked: Receiver<String>,
     /// A message for each time the system's certificates were read.
@@ -123,7 +123,7 @@ impl World {
             Trust::in_file(file.path())
         };
         let resolver = Resolver { ask: Arc::new(ask), wait_ms_max, read_trust: Arc::new(read_trust) };
-        let running = Running::start_with(&engine, resolver).unwrap();
+        let running = WebhookThread::start_with(&engine, resolver).unwrap();
         let service = engine.service_for(Arc::new(Deaf)).unwrap();
         World { engine, service, running, asked, trusted, slow: Some(slow), end }
     }

@@ -1,0 +1,225 @@
+//! The start of `thalweg serve`: named steps, each of which prepares one thing.
+//!
+//! | file | step |
+//! |---|---|
+//! | [`plan`] | what the configuration comes to, before anything is opened |
+//! | [`preflight`] | whether a new store could be served where it is to be |
+//! | [`store`] | the store is opened; a signal ends the program meanwhile ([`signals`]) |
+//! | [`listeners`] | listens at every address ([`address`], [`listen_conflicts`]) |
+//! | [`reactors`] | a thread for each reactor, which serves from then on |
+//! | [`greeting`], [`systemd`] | says that it serves |
+//!
+//! Then [`run`](crate::run) takes over. Between two steps the code that the last one ran is released, so that
+//! the most memory a start ever takes is what one step does ([`step`]).
+//!
+//! A start that fails leaves nothing behind: configuration and addresses are judged before a new store is
+//! made, and until a reactor serves, nothing was acknowledged and the store is closed in order.
+
+mod address;
+mod error;
+mod greeting;
+mod listen_conflicts;
+mod listeners;
+mod plan;
+mod preflight;
+mod reactors;
+mod signals;
+mod store;
+mod systemd;
+
+pub(crate) use address::{ListenAddress, ListenSpec};
+pub(crate) use error::ServerError;
+pub(crate) use plan::Plan;
+pub(crate) use systemd::{Supervisor, listeners as listeners_handed_over};
+
+use self::greeting::Greeting;
+use self::listeners::{ListenOptions, Listeners};
+use self::reactors::ReactorStart;
+use self::store::open_store;
+use crate::bounds::Limits;
+use crate::bounds::PerReactor;
+use crate::client::Output;
+use crate::command_line::{ServeOptions, Switch};
+use crate::config::Configuration;
+use crate::engine::Engine;
+use crate::logging::Logging;
+use crate::run::{Control, Housekeeper, ReactorThread, RunningServer, Threads};
+use crate::{services, webhooks};
+use std::ffi::OsString;
+use std::os::fd::OwnedFd;
+use thalweg_reactor::Pool;
+use thalweg_sys::code;
+use thalweg_sys::signal::{Signals, ignore_broken_pipes, ignore_full_files};
+
+/// Threads that wait for the disk in place of the reactors.
+const COLD_THREADS: usize = 2;
+
+/// Does one step of the start, then releases the code that it ran.
+fn step<T>(work: impl FnOnce() -> T) -> T {
+    let done = work();
+    code::release();
+    done
+}
+
+/// Whether a server would begin with this configuration, as far as that can be told without opening anything:
+/// how many reactors it would have.
+///
+/// # Errors
+/// What is wrong with the configuration, or with the sockets that were handed over.
+pub(crate) fn check(configuration: &Configuration) -> Result<usize, ServerError> {
+    Intent::of(configuration).map(|intent| intent.plan.reactors)
+}
+
+/// The bounds that a server with these options and this number of reactors has in all, if it can run.
+pub(crate) fn limits(options: &ServeOptions, reactors: usize) -> Limits {
+    let per_reactor = PerReactor::of(options, reactors, options.listen.len());
+    per_reactor.unwrap_or_else(|_| PerReactor::with_room_for_one(options, reactors)).limits(options)
+}
+
+/// Runs the server until it is asked to end.
+///
+/// # Errors
+/// What kept it from starting, or ended it.
+pub(crate) fn serve(
+    configuration: Configuration,
+    line: &[OsString],
+    output: Output,
+) -> Result<(), ServerError> {
+    // What read the command line is not needed any more.
+    code::release();
+    let Intent { inherited, plan } = step(|| Intent::of(&configuration))?;
+    let options = &configuration.options;
+    let process = step(|| Process::prepare(options))?;
+    let per_reactor = PerReactor::of(options, plan.reactors, inherited.len() + plan.streams.len())
+        .map_err(ServerError::Descriptors)?;
+    let limits = per_reactor.limits(options);
+    step(|| preflight::check(options, &plan))?;
+    let engine = open_store(&process, options, &plan, limits.streams)?;
+    plan.warn();
+    let opened = step(|| OpenResources::at(inherited, &plan, options, &engine, per_reactor));
+    // Nothing was acknowledged, and the next start has nothing to recover.
+    let opened = opened.inspect_err(|_| drop(engine.close()))?;
+    let (threads, addresses) = opened.start(&engine, &plan, options, per_reactor)?;
+    code::release();
+    per_reactor.warn(options, &limits);
+    tracing::info!(reactors = plan.reactors, durability = ?options.durability, %limits, "serving");
+    addresses.greet(&threads, &limits, plan.front.is_guarded(), output);
+    let supervisor = step(|| {
+        let supervisor = Supervisor::from_environment();
+        supervisor.ready();
+        supervisor
+    });
+    let Process { signals, logging } = process;
+    let Plan { front, certificate, .. } = plan;
+    let control = Control { configuration, line, logging, front, certificate, per_reactor };
+    let Listeners { paths, .. } = addresses.streams;
+    RunningServer { engine, threads, control, signals, supervisor, paths }.until_asked_to_end()
+}
+
+/// What a server is to begin with.
+struct Intent {
+    /// Listeners that were handed over, and where they are.
+    inherited: Vec<(ListenAddress, OwnedFd)>,
+    plan: Plan,
+}
+
+impl Intent {
+    fn of(configuration: &Configuration) -> Result<Self, ServerError> {
+        // First of all: what was handed over has the descriptors that would be opened next.
+        let inherited = systemd::listeners().and_then(listeners::inherited);
+        let inherited =
+            inherited.map_err(|error| ServerError::System("use the sockets handed over", error))?;
+        let options = &configuration.options;
+        let wanted =
+            if inherited.is_empty() || configuration.listens_as_asked() { &options.listen[..] } else { &[] };
+        let plan = Plan::of(options, inherited.iter().map(|(address, _)| address), wanted)?;
+        Ok(Self { inherited, plan })
+    }
+}
+
+/// What the process does as a whole: which signals it takes, and where its log lines go.
+struct Process {
+    signals: Signals,
+    logging: Logging,
+}
+
+impl Process {
+    fn prepare(options: &ServeOptions) -> Result<Self, ServerError> {
+        // First the signals, which the thread that writes log lines takes as its caller does.
+        let signals = Signals::take().map_err(|error| ServerError::System("wait for signals", error))?;
+        let logging =
+            Logging::start(options.log_format, options.log_level).map_err(ServerError::no_thread)?;
+        ignore_broken_pipes();
+        ignore_full_files();
+        Ok(Self { signals, logging })
+    }
+}
+
+/// Everything that is opened before the first reactor serves.
+struct OpenResources {
+    addresses: Addresses,
+    pool: Pool,
+    neighbours: Option<services::ServiceThreads>,
+}
+
+/// Where the server is reached.
+struct Addresses {
+    streams: Listeners,
+    /// Where JSON-RPC has listeners of its own.
+    rpc: Listeners,
+}
+
+impl OpenResources {
+    fn at(
+        inherited: Vec<(ListenAddress, OwnedFd)>,
+        plan: &Plan,
+        options: &ServeOptions,
+        engine: &Engine,
+        per_reactor: PerReactor,
+    ) -> Result<Self, ServerError> {
+        let listen = ListenOptions {
+            identity: plan.certificate.as_ref().map(|certificate| certificate.identity()),
+            guarded: plan.front.is_guarded(),
+        };
+        let mut streams = Listeners::open(&plan.streams, plan.reactors, listen)?;
+        inherited
+            .into_iter()
+            .try_for_each(|(address, descriptor)| streams.add_inherited(address, descriptor))?;
+        let addresses = Addresses { streams, rpc: Listeners::open(&plan.rpc, 1, listen)? };
+        let pool = step(|| Pool::start(COLD_THREADS)).map_err(ServerError::no_thread)?;
+        // Before anything is answered: a client that has an answer finds every endpoint there.
+        let neighbours = services::ServiceThreads::start(engine, &pool, options, per_reactor.connections())?;
+        Ok(Self { addresses, pool, neighbours })
+    }
+
+    /// Starts every thread. From here on the server answers.
+    fn start(
+        mut self,
+        engine: &Engine,
+        plan: &Plan,
+        options: &ServeOptions,
+        per_reactor: PerReactor,
+    ) -> Result<(Threads, Addresses), ServerError> {
+        let spin = options.spin == Switch::On;
+        let start = ReactorStart::new(engine, &plan.front, &self.pool, per_reactor.config(options), spin);
+        let mut reactors: Vec<ReactorThread> = start.streams(&mut self.addresses.streams)?;
+        reactors.extend(start.rpc(plan.reactors, &mut self.addresses.rpc)?);
+        let Addresses { streams, rpc } = &mut self.addresses;
+        streams.paths.append(&mut rpc.paths);
+        let threads = Threads {
+            reactors,
+            neighbours: self.neighbours,
+            webhooks: webhooks::WebhookThread::start(engine)?,
+            housekeeper: Housekeeper::start(engine)?,
+        };
+        Ok((threads, self.addresses))
+    }
+}
+
+impl Addresses {
+    /// Says where the server is reached.
+    fn greet(&self, threads: &Threads, limits: &Limits, is_guarded: bool, output: Output) {
+        let (streams, rpc) = (&self.streams.addresses[..], &self.rpc.addresses[..]);
+        Greeting { streams, rpc, neighbours: &threads.endpoints(), limits, is_guarded }.say(output);
+    }
+}

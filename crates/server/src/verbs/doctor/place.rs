@@ -1,0 +1,232 @@
+//! What concerns the directory of a store: who may look at it, what it lies on, how fast that is, and whether
+//! its files are of this time.
+
+use super::{Finding, bad, good, poor};
+use crate::command_line::Durability;
+use crate::quantity::Bytes;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, UNIX_EPOCH};
+use thalweg_sys::clock;
+use thalweg_sys::machine::{Keeps, clock_is_kept, file_system};
+
+/// Room for a few segments.
+const FREE_BYTES_BAD: u64 = 64 << 20;
+const FREE_BYTES_FEW: u64 = 1 << 30;
+/// How often a write is made to last.
+const SYNCS: usize = 20;
+const SYNC_SLOW: Duration = Duration::from_millis(20);
+/// No disk and no battery-backed cache is that fast.
+const SYNC_UNLIKELY: Duration = Duration::from_micros(15);
+/// 2020-01-01: clocks before it were never set.
+const EARLIEST_S: u64 = 1_577_836_800;
+
+/// What is to be said of where a store would be: a directory, there or not, or nowhere.
+pub(super) fn findings(data: &Path, durability: Durability) -> Vec<Finding> {
+    let mut findings = vec![wall_clock(data)];
+    if durability == Durability::Memory {
+        findings.push(good("directory", "none: the store lives in memory, as configured"));
+    } else {
+        findings.extend(directory(data, &existing(data)));
+    }
+    findings
+}
+
+/// The directory, or the nearest one above it that is there.
+fn existing(data: &Path) -> PathBuf {
+    let absolute = std::path::absolute(data).unwrap_or_else(|_| data.to_owned());
+    absolute.ancestors().find(|path| path.is_dir()).unwrap_or(Path::new("/")).to_owned()
+}
+
+fn wall_clock(data: &Path) -> Finding {
+    let now_us = clock::wall_us();
+    if now_us / 1_000_000 < EARLIEST_S {
+        return bad(
+            "clock",
+            "before 2020",
+            "set the clock: times of records and lifetimes of streams go by it",
+        );
+    }
+    let newest = fs::read_dir(data).into_iter().flatten().flatten().filter_map(|entry| {
+        let modified = entry.metadata().ok()?.modified().ok()?;
+        modified.duration_since(UNIX_EPOCH).ok()
+    });
+    if newest.max().is_some_and(|newest| newest.as_micros() > u128::from(now_us) + 60_000_000) {
+        let advice = "it went back since, or is wrong now: set it right before a server starts, or lifetimes and reads by time are off";
+        return poor("clock", "the store's files are younger than now", advice);
+    }
+    match clock_is_kept() {
+        Ok(true) => good("clock", "something keeps it right"),
+        Ok(false) => {
+            poor("clock", "nothing keeps it right", "run chrony, systemd-timesyncd or another NTP client")
+        }
+        Err(error) => good("clock", format!("the system does not say whether it is synchronised: {error}")),
+    }
+}
+
+/// What concerns the directory: who may look at it, what it lies on, how fast that is.
+fn directory(data: &Path, place: &Path) -> Vec<Finding> {
+    let mut findings = vec![access(data, place)];
+    match file_system(place) {
+        Ok(found) => {
+            let free = format!("{} free of {}", Bytes(found.free_bytes), Bytes(found.total_bytes));
+            findings.push(match found.free_bytes {
+                ..FREE_BYTES_BAD => {
+                    bad("space", free, "no room for a segment, so appends would answer 507: free some, or give another --data")
+                }
+                FREE_BYTES_BAD..FREE_BYTES_FEW => {
+                    poor("space", free, "a busy server fills that soon, and answers 507 then: make room, or bound the store (--retain-bytes)")
+                }
+                _ => good("space", free),
+            });
+            findings.push(match found.keeps {
+                Keeps::Disk => good("kept by", "a disk, as far as one can tell"),
+                Keeps::Memory => bad(
+                    "kept by",
+                    "memory",
+                    "it is gone with the machine: use a disk, or --durability memory",
+                ),
+                Keeps::Network => poor(
+                    "kept by",
+                    "another machine, or a program",
+                    "what a sync promises is up to it, and a second server there may not be noticed: use a disk",
+                ),
+                Keeps::Container => poor(
+                    "kept by",
+                    "the container's own layer",
+                    "it is gone with the container: mount a volume, and give it as --data",
+                ),
+            });
+        }
+        Err(error) => findings.push(bad(
+            "space",
+            format!("{}: {error}", place.display()),
+            "give another --data, or let this user look there",
+        )),
+    }
+    findings.push(syncs(place));
+    findings
+}
+
+fn access(data: &Path, place: &Path) -> Finding {
+    let Ok(metadata) = fs::metadata(data) else {
+        return good(
+            "directory",
+            format!("{} is not there yet; it would be made in {}", data.display(), place.display()),
+        );
+    };
+    let found = format!("{}, mode {:03o}", data.display(), metadata.mode() & 0o777);
+    if metadata.mode() & 0o022 != 0 {
+        return bad("directory", found, "other users may put files there: chmod go-w");
+    }
+    if metadata.mode() & 0o055 != 0 {
+        return poor("directory", found, "others may read what it holds: chmod go-rwx, unless that is meant");
+    }
+    good("directory", found)
+}
+
+/// How long it takes to make a small write last.
+fn syncs(place: &Path) -> Finding {
+    match measure(place) {
+        Ok(mut times) => {
+            times.sort_unstable();
+            let (median, worst) = (times[times.len() / 2], times[times.len() - 1]);
+            let found = format!("{:.2} ms, the slowest of {SYNCS} {:.2} ms", millis(median), millis(worst));
+            if median < SYNC_UNLIKELY {
+                return poor(
+                    "sync",
+                    found,
+                    "no disk is that fast: see that its cache survives a power cut, and that no hypervisor skips syncs",
+                );
+            }
+            if median > SYNC_SLOW {
+                return poor(
+                    "sync",
+                    found,
+                    "each durable answer waits for one, though appends share them: use a faster disk, or --durability os",
+                );
+            }
+            good("sync", found)
+        }
+        Err(error) => bad(
+            "sync",
+            format!("cannot write in {}: {error}", place.display()),
+            "give another --data, or let this user write there",
+        ),
+    }
+}
+
+fn millis(duration: Duration) -> f64 {
+    duration.as_secs_f64() * 1e3
+}
+
+fn measure(place: &Path) -> io::Result<Vec<Duration>> {
+    let path = place.join(format!(".thalweg-doctor-{}", std::process::id()));
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
+    let measured = (0..SYNCS).map(|_| {
+        let begun = Instant::now();
+        file.write_all(&[0; 512])?;
+        file.sync_data()?;
+        Ok(begun.elapsed())
+    });
+    let measured = measured.collect();
+    fs::remove_file(&path)?;
+    measured
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Verdict;
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    fn verdict(findings: &[Finding], check: &str) -> Verdict {
+        findings.iter().find(|finding| finding.check == check).unwrap().verdict
+    }
+
+    #[test]
+    fn who_may_reach_a_directory_is_judged_by_its_mode() {
+        let directory = tempfile::tempdir().unwrap();
+        for (mode, expected) in
+            [(0o700, Verdict::Good), (0o750, Verdict::Poor), (0o755, Verdict::Poor), (0o770, Verdict::Bad)]
+        {
+            fs::set_permissions(directory.path(), fs::Permissions::from_mode(mode)).unwrap();
+            let findings = super::directory(directory.path(), directory.path());
+            assert_eq!(verdict(&findings, "directory"), expected, "{mode:o}");
+        }
+        fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o700)).unwrap();
+        let findings = super::directory(directory.path(), directory.path());
+        assert_ne!(verdict(&findings, "sync"), Verdict::Bad);
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0, "something was left behind");
+    }
+
+    #[test]
+    fn a_place_that_is_not_there_yet_is_judged_by_what_is_above_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let deep = directory.path().join("a/b");
+        assert_eq!(existing(&deep), directory.path());
+        let findings = super::directory(&deep, &existing(&deep));
+        assert_eq!(verdict(&findings, "directory"), Verdict::Good);
+        assert!(!deep.exists());
+    }
+
+    #[test]
+    fn memory_is_no_place_for_what_is_to_last() {
+        let memory = Path::new("/dev/shm");
+        if memory.is_dir() {
+            assert_eq!(verdict(&super::directory(memory, memory), "kept by"), Verdict::Bad);
+        }
+    }
+
+    #[test]
+    fn a_clock_that_went_back_is_noticed() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = fs::File::create(directory.path().join("segment")).unwrap();
+        assert_ne!(wall_clock(directory.path()).verdict, Verdict::Bad);
+        let later = std::time::SystemTime::now() + Duration::from_secs(3_600);
+        file.set_modified(later).unwrap();
+        assert_eq!(wall_clock(directory.path()).verdict, Verdict::Poor);
+    }
+}
