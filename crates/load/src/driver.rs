@@ -6,7 +6,9 @@ use crate::error::Error;
 use crate::line::Line;
 use crate::roles::{Next, Role};
 use crate::target::Target;
+use std::collections::VecDeque;
 use std::io;
+use std::time::{Duration, Instant};
 use thalweg_reactor::{Core, Handler, Interest, Key, Readiness, Rejected};
 use thalweg_sys::clock::monotonic_ns;
 use thalweg_sys::socket;
@@ -14,6 +16,9 @@ use thalweg_wire::http1::ResponseHead;
 
 /// Beyond this many failures no connection is opened again: the server is gone.
 const FAILURES_MAX: u64 = 1_000;
+/// How long a connection that never came about waits until it is tried again: a server that starts anew is given
+/// the time.
+const RECONNECT_PAUSE: Duration = Duration::from_millis(500);
 /// Bytes that one receive may bring.
 const RECEIVE_BYTES: usize = 256 * 1024;
 
@@ -107,11 +112,18 @@ pub(crate) struct Driver {
     pub(crate) shared: Shared,
     scratch: Vec<u8>,
     opened: Vec<u8>,
+    /// Roles that wait until they are given another connection, the first due first.
+    parked: VecDeque<(Instant, Box<dyn Role>)>,
 }
 
 impl Driver {
     pub(crate) fn new(target: Target) -> Self {
-        Self { shared: Shared::new(target), scratch: Vec::with_capacity(RECEIVE_BYTES), opened: Vec::new() }
+        Self {
+            shared: Shared::new(target),
+            scratch: Vec::with_capacity(RECEIVE_BYTES),
+            opened: Vec::new(),
+            parked: VecDeque::new(),
+        }
     }
 
     /// Connects for a role and lets it begin.
@@ -155,10 +167,7 @@ impl Driver {
     /// Goes on with a role on a connection of its own.
     fn anew(&mut self, core: &mut Core<Self>, key: Key) {
         let Some(removed) = core.remove(key) else { return };
-        if let Err(error) = self.open(core, removed.entry.role) {
-            self.shared.over += 1;
-            self.shared.counts.fail(|| format!("connecting again: {error}"));
-        }
+        self.reopen(core, removed.entry.role);
     }
 
     fn flush(&mut self, core: &mut Core<Self>, key: Key) {
@@ -176,7 +185,9 @@ impl Driver {
         let Some((line, descriptor)) = core.entry_and_descriptor(key) else { return };
         self.scratch.clear();
         let mut answered = Ok(true);
-        let outcome = match socket::receive(descriptor, &mut self.scratch, RECEIVE_BYTES) {
+        let received = socket::receive(descriptor, &mut self.scratch, RECEIVE_BYTES);
+        line.is_open |= received.is_ok();
+        let outcome = match received {
             Ok(None) => return,
             Ok(Some(0)) => line.end(&mut self.shared),
             Ok(Some(_)) if line.sealed.is_none() => line.take(&self.scratch, &mut self.shared),
@@ -214,6 +225,7 @@ impl Driver {
                 line.role.unanswered(now_ns, &mut self.shared.counts);
             }
         }
+        self.parked.iter().for_each(|(_, role)| role.unanswered(now_ns, &mut self.shared.counts));
     }
 
     /// A connection that a client wanted to keep is gone.
@@ -221,13 +233,31 @@ impl Driver {
         let Some(mut removed) = core.remove(key) else { return };
         self.shared.counts.fail(|| problem.to_owned());
         let role = &mut removed.entry.role;
-        if role.lost(&mut self.shared) && self.shared.counts.failed < FAILURES_MAX {
-            if let Err(error) = self.open(core, removed.entry.role) {
-                self.shared.over += 1;
-                self.shared.counts.fail(|| format!("connecting again: {error}"));
-            }
-        } else {
+        if !role.lost(&mut self.shared) || self.shared.counts.failed >= FAILURES_MAX {
             self.shared.over += 1;
+        } else if removed.entry.is_open {
+            self.reopen(core, removed.entry.role);
+        } else {
+            self.parked.push_back((Instant::now() + RECONNECT_PAUSE, removed.entry.role));
+        }
+    }
+
+    /// When the next role is due that waits for another connection.
+    pub(crate) fn reconnect_at(&self) -> Option<Instant> {
+        self.parked.front().map(|(due, _)| *due)
+    }
+
+    /// Gives another connection to each role that is due for one.
+    pub(crate) fn reconnect(&mut self, core: &mut Core<Self>, now: Instant) {
+        while let Some((_, role)) = self.parked.pop_front_if(|(due, _)| *due <= now) {
+            self.reopen(core, role);
+        }
+    }
+
+    fn reopen(&mut self, core: &mut Core<Self>, role: Box<dyn Role>) {
+        if let Err(error) = self.open(core, role) {
+            self.shared.over += 1;
+            self.shared.counts.fail(|| format!("connecting again: {error}"));
         }
     }
 }

@@ -28,6 +28,8 @@ pub(crate) struct Line {
     pub(crate) sent: usize,
     /// What seals the connection, and sealed bytes that were not taken.
     pub(crate) sealed: Option<(Box<Peer>, Vec<u8>)>,
+    /// The server took the connection.
+    pub(crate) is_open: bool,
     /// An answer is owed.
     pub(crate) owed: bool,
     /// The server said that it will not use this connection any further.
@@ -43,6 +45,7 @@ impl Line {
             request: Vec::new(),
             sent: 0,
             sealed: None,
+            is_open: false,
             owed: false,
             last: false,
         }

@@ -107,7 +107,11 @@ impl Session {
             if Instant::now() >= until {
                 return Ok(false);
             }
-            self.reactor.turn(usize::MAX, Wait::Until(until))?;
+            let reconnect_at = self.reactor.handler().reconnect_at();
+            let wait = Wait::Until(reconnect_at.map_or(until, |due| due.min(until)));
+            self.reactor.turn(usize::MAX, wait)?;
+            let (core, driver) = self.reactor.parts();
+            driver.reconnect(core, Instant::now());
         }
     }
 
@@ -239,7 +243,42 @@ fn used<T>(process: u32, of: impl FnOnce(u32) -> io::Result<T>) -> Result<T, Err
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::roles::{Work, Write};
+    use std::io::{Read, Write as _};
     use std::net::TcpListener;
+
+    /// A server that answers one request, and is gone for a while.
+    fn restarting(listener: TcpListener) {
+        let serve = |listener: &TcpListener, requests: usize| {
+            let (mut peer, _) = listener.accept().unwrap();
+            for _ in 0..requests {
+                let read = peer.read(&mut [0; 4_096]).unwrap();
+                assert!(read > 0);
+                peer.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").unwrap();
+            }
+        };
+        // The look whether it is there.
+        drop(listener.accept().unwrap());
+        serve(&listener, 1);
+        let address = listener.local_addr().unwrap();
+        drop(listener);
+        std::thread::sleep(Duration::from_millis(50));
+        serve(&TcpListener::bind(address).unwrap(), 2);
+    }
+
+    #[test]
+    fn a_writer_goes_on_when_the_server_is_there_again() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let server = std::thread::spawn(|| restarting(listener));
+        let mut session = Session::new(&Common { url, ..Common::default() }, 1).unwrap();
+        let work = Work::Append { first: 0, streams: 1, record: crate::record::blank(40) };
+        session.open([Box::new(Write::new(work, "text/plain", None)) as Box<dyn Role>]).unwrap();
+        let done = session.drive(Duration::from_secs(60), |shared| shared.counts.appended == 3).unwrap();
+        let counts = &session.shared().counts;
+        assert!(done && counts.failed >= 1, "{} appended: {:?}", counts.appended, counts.complaints);
+        server.join().unwrap();
+    }
 
     #[test]
     fn a_name_is_tried_at_each_of_its_addresses() {
