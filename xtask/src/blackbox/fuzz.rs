@@ -5,9 +5,10 @@
 //! processors, unless it is said.
 
 use crate::bench::endurance::{self, Asked, Found};
+use crate::harness::at_once;
 use crate::harness::options::Options;
 use crate::harness::server::{cache, root, target};
-use crate::{Outcome, Tally, at_once};
+use crate::{Outcome, Tally};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 

@@ -9,9 +9,10 @@
 mod libraries;
 
 use crate::faces::python;
+use crate::harness::at_once;
 use crate::harness::options::Options;
 use crate::harness::server::{Scratch, cache, root};
-use crate::{Outcome, Tally, at_once};
+use crate::{Outcome, Tally};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;

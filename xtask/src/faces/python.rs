@@ -7,9 +7,10 @@
 //! bring beside their own, and `--interpreter` in any: without NumPy, which they keep for their own, and
 //! without types, which do not depend on it.
 
+use crate::harness::at_once;
 use crate::harness::options::Options;
 use crate::harness::server::{self, Scratch, cache, root, target};
-use crate::{Outcome, Tally, at_once};
+use crate::{Outcome, Tally};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 

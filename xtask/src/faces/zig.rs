@@ -2,10 +2,11 @@
 //! as a program that links the library, the package as Zig's own build reads it, and that every function and
 //! struct of the header is declared as it is there. Needs `make tools`.
 
+use crate::harness::at_once;
 use crate::harness::options::Options;
 use crate::harness::programs::{self, Programs};
 use crate::harness::server::{Scratch, cache, root, target};
-use crate::{Outcome, Tally, at_once, golden};
+use crate::{Outcome, Tally, golden};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};

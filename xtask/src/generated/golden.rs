@@ -9,9 +9,10 @@ mod runtimes;
 mod words;
 
 use crate::generated::codegen::LANGUAGES;
+use crate::harness::at_once;
 use crate::harness::options::Options;
 use crate::harness::server::{cache, root, target};
-use crate::{Outcome, Tally, at_once};
+use crate::{Outcome, Tally};
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
