@@ -16,8 +16,8 @@ use thalweg_wire::http1::ResponseHead;
 
 /// Beyond this many failures no connection is opened again: the server is gone.
 const FAILURES_MAX: u64 = 1_000;
-/// How long a connection that never came about waits until it is tried again: a server that starts anew is given
-/// the time.
+/// How long a connection that never came about waits until it is tried again: a server that starts anew is
+/// given the time.
 const RECONNECT_PAUSE: Duration = Duration::from_millis(500);
 /// Bytes that one receive may bring.
 const RECEIVE_BYTES: usize = 256 * 1024;
@@ -81,7 +81,8 @@ impl Shared {
         }
     }
 
-    /// Records that the server accepted and that a follower of their stream does not have, over all followers.
+    /// Records that the server accepted and that a follower of their stream does not have, over all
+    /// followers.
     pub(crate) fn missing(&self) -> u64 {
         let published = |stream: u64| usize::try_from(stream).ok().and_then(|at| self.published.get(at));
         let missing = |of: &Follower| of.missing(published(of.stream).copied().unwrap_or(0));

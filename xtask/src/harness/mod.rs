@@ -1,4 +1,5 @@
-//! What the tasks share: their options and help, a server as a process, a client of it, programs and their output.
+//! What the tasks share: their options and help, a server as a process, a client of it, programs and their
+//! output.
 
 pub(crate) mod at_once;
 pub(crate) mod client;

@@ -1,5 +1,5 @@
-//! Figures with a bar that is not a benchmark: memory of an empty server, of a connection, of a million streams, of
-//! forks.
+//! Figures with a bar that is not a benchmark: memory of an empty server, of a connection, of a million
+//! streams, of forks.
 
 pub(crate) mod empty;
 pub(crate) mod forks;

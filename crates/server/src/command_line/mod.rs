@@ -1,5 +1,5 @@
-//! The command line: what a line and the environment may say, how a mistake in them is told, and the pages that
-//! are made from it. Never does what a line says.
+//! The command line: what a line and the environment may say, how a mistake in them is told, and the pages
+//! that are made from it. Never does what a line says.
 //!
 //! | file | what it is |
 //! |---|---|

@@ -1,9 +1,9 @@
 //! The housekeeping thread: expiry and retention, checkpoints, compaction.
 //!
 //! It rests for several times as long as it worked, however slow the disk, so no other work is done on it. A
-//! round does a bounded part of what is due; while more is due the next round follows at once, so that work that
-//! falls due all the time does not pile up. Owns its thread. Told to end, it stops resting and ends after the
-//! step that it is in. Checked by the tests of draining, and by the log's own.
+//! round does a bounded part of what is due; while more is due the next round follows at once, so that work
+//! that falls due all the time does not pile up. Owns its thread. Told to end, it stops resting and ends
+//! after the step that it is in. Checked by the tests of draining, and by the log's own.
 
 use crate::engine::Engine;
 use crate::start::ServerError;

@@ -1,5 +1,5 @@
-//! A server that serves: its threads are watched, SIGHUP reloads the configuration, and a signal to end drains
-//! it.
+//! A server that serves: its threads are watched, SIGHUP reloads the configuration, and a signal to end
+//! drains it.
 //!
 //! The first thread waits for signals here. [`threads`] owns the others, [`housekeeping`] is the one that may
 //! wait for the disk, and [`second_signal`] says which signal ends a drain at once.

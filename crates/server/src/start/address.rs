@@ -9,9 +9,9 @@ use std::str::FromStr;
 /// RFC 1035 2.3.4.
 const HOST_BYTES_MAX: usize = 253;
 
-/// Where to listen, as the configuration names it. Its form is judged when the configuration is read; a name is
-/// resolved when it is opened, because a resolver may be slow, or not there yet, and says nothing about the
-/// configuration.
+/// Where to listen, as the configuration names it. Its form is judged when the configuration is read; a name
+/// is resolved when it is opened, because a resolver may be slow, or not there yet, and says nothing about
+/// the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ListenSpec {
     /// An address or a path.

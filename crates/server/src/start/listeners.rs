@@ -103,8 +103,8 @@ impl Listeners {
         Ok(())
     }
 
-    /// Adds a listener that was handed over. Its path, if it has one, stays when the listeners are dropped: it
-    /// is the supervisor's.
+    /// Adds a listener that was handed over. Its path, if it has one, stays when the listeners are dropped:
+    /// it is the supervisor's.
     ///
     /// # Errors
     /// Out of descriptors.

@@ -1,8 +1,8 @@
 //! What memory goes into, kind by kind.
 //!
 //! What is counted in bytes is shown as it is counted; what is counted by number is shown as so many times
-//! what one costs at most by measurement ([`crate::bounds::costs`]). So a kind is no more than this, and all of them
-//! together leave out what the program itself takes, buffers in use, and pages of the log.
+//! what one costs at most by measurement ([`crate::bounds::costs`]). So a kind is no more than this, and all
+//! of them together leave out what the program itself takes, buffers in use, and pages of the log.
 
 use crate::bounds::costs::{IDLE_BYTES, KEYS_BYTES, STREAM_BYTES};
 use crate::engine::Engine;

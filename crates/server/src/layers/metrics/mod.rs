@@ -26,8 +26,8 @@ use thalweg_wire::piece::Piece;
 
 const PATH: &str = "/metrics";
 const MEDIA: &[u8] = b"Content-Type: text/plain; version=0.0.4; charset=utf-8\r\nCache-Control: no-store\r\n";
-/// Microseconds in a second. Divided by, not multiplied by its inverse, so that a bound has no more digits than it
-/// takes.
+/// Microseconds in a second. Divided by, not multiplied by its inverse, so that a bound has no more digits
+/// than it takes.
 const MICROS: f64 = 1e6;
 
 /// Whether one of the two is what a request asks for.
@@ -269,7 +269,8 @@ impl Page {
         Ok(())
     }
 
-    /// One histogram of a family, `first` the one that its head stands before; `per_unit` of its values are one of what it shows.
+    /// One histogram of a family, `first` the one that its head stands before; `per_unit` of its values are
+    /// one of what it shows.
     fn histogram(
         &mut self,
         name: &str,
