@@ -9,7 +9,7 @@
 //! | [`faces`] | every language's package, and each calling each |
 //! | [`blackbox`] | the server from outside: clients, refusals, crashes, damage, long runs |
 //! | [`measures`] | memory with a bar |
-//! | [`bench`] | figures beside the peers |
+//! | [`mod@bench`] | figures beside the peers |
 //! | [`ci`] | all of it, as steps |
 //! | [`harness`] | what tasks share |
 #![forbid(unsafe_code)]
