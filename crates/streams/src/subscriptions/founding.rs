@@ -33,7 +33,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use thalweg_wire::exchange::{Now, Request, Response, Work};
 
-/// Streams whose names are compared with a pattern at once, in about a millisecond.
+/// Streams whose names are compared at once with a pattern of one word, in about a millisecond; with a
+/// longer one, as many fewer as it has [words](Pattern::words).
 const AT_ONCE_MAX: u64 = 4_096;
 /// Beyond this many foundings, those are forgotten that failed and that no client has asked for again. A
 /// client that does begins anew.
@@ -220,7 +221,8 @@ impl<S: Store> Streams<S> {
             if let Some(refusal) = shared.refused(&founding) {
                 return Err(refusal);
             }
-            if founding.pattern.is_some() && self.store.streams() > AT_ONCE_MAX {
+            let words = founding.pattern.as_ref().map_or(0, Pattern::words) as u64;
+            if self.store.streams().saturating_mul(words) > AT_ONCE_MAX {
                 let apart = Streams { store: self.store.apart(), ..self.clone() };
                 let task = shared.task(founding);
                 let work = move || apart.complete(&task.shared, &task.founding);
