@@ -117,11 +117,11 @@ impl<S: Store> Streams<S> {
             let next = self.token_of(stream, live.offset);
             nothing_new(next, Some(cursor::current(live.cursor, now)))
         };
-        // What would have to be waited for is for the next poll, which waits elsewhere.
-        if self.store.cold(stream, live.offset, self.bytes_max(live.mode)).is_some() {
-            return nothing();
+        match self.step(stream, live, now) {
+            Advance::Respond(response) => response,
+            // What would have to be waited for is for the next poll, which waits elsewhere.
+            Advance::Cold(_) | Advance::Wait | Advance::Events { .. } => nothing(),
         }
-        self.poll_stream(stream, live, now).unwrap_or_else(nothing)
     }
 
     /// How much one answer, or one event, has at most.

@@ -19,11 +19,17 @@ struct World {
 impl World {
     /// A stream that keeps 64 KiB, and has one record.
     fn new() -> World {
+        let mut world = World::empty();
+        world.append();
+        world
+    }
+
+    /// A stream that keeps 64 KiB, and has no record.
+    fn empty() -> World {
         let store = log::Store::memory(log::Options::default()).unwrap();
         let streams = Streams::new(Embedded::new(store.clone(), None), Options::default());
         let mut world = World { streams, store };
         assert_eq!(world.call(Method::Put, "", &[("Stream-Retain-Bytes", "65536")], b"").status, 201);
-        world.append();
         world
     }
 
@@ -229,4 +235,15 @@ fn who_follows_from_what_was_let_go_of_is_told_so_like_who_asks_for_it() {
     assert_eq!(rule(&world.get(&query)), gone);
     let Advance::Respond(late) = world.streams.advance(&topic, &live, NOW) else { panic!() };
     assert_eq!(rule(&late), gone);
+}
+
+#[test]
+fn a_poll_of_what_is_left_is_answered_with_it_at_its_deadline_too() {
+    let mut world = World::empty();
+    let query = "offset=-1&live=long-poll";
+    let Answer::Live { topic, live, .. } = world.answer(Method::Get, query, &[], b"") else { panic!() };
+    let left = world.trim();
+    // The movement is announced, and the deadline comes first.
+    let answered = world.streams.deadline(&topic, &live, NOW);
+    assert_eq!((answered.status, bytes(&answered)), (200, left));
 }
