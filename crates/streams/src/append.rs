@@ -4,6 +4,7 @@
 //! again whenever somebody else commits first.
 
 use crate::access::FoundStream;
+use crate::condition::Conditions;
 use crate::create::{malformed_media, suffix};
 use crate::headers::{Headers, asks_to_close, single};
 use crate::problem::Problem;
@@ -24,6 +25,7 @@ struct Input<'a> {
     media: Option<&'a str>,
     writer_seq: Option<&'a [u8]>,
     claim: Option<Claim<'a>>,
+    conditions: Conditions<'a>,
 }
 
 impl<S: Store> Streams<S> {
@@ -41,7 +43,14 @@ impl<S: Store> Streams<S> {
         if self.options.is_read_only(name) {
             return false;
         }
-        let input = Input { body: record, close: false, media: Some(media), writer_seq: None, claim: None };
+        let input = Input {
+            body: record,
+            close: false,
+            media: Some(media),
+            writer_seq: None,
+            claim: None,
+            conditions: Conditions::default(),
+        };
         match self.append_input(name, &input, now) {
             Answer::Respond(response) | Answer::After(_, response) => response.status < 300,
             Answer::Cold(_) | Answer::Live { .. } | Answer::Later(_) => false,
@@ -85,6 +94,9 @@ impl<S: Store> Streams<S> {
                 return Some(self.answer_settled(stream, response));
             }
         };
+        if let Some(problem) = input.conditions.refuse_write(found) {
+            return Some(self.answer_settled(stream, problem.respond()));
+        }
         if content.is_none() {
             match input.content(config) {
                 Ok(made) => *content = Some(made),
@@ -143,7 +155,8 @@ impl<'a> Input<'a> {
         if writer_seq.is_some_and(|seq| seq.is_empty() || seq.len() > KEY_BYTES_MAX) {
             return Err(Problem::new(400, "writer-seq", Name::StreamSeq, "a sequence has 1 to 1024 bytes"));
         }
-        Ok(Self { body, close, media, writer_seq, claim: producer::claim(request)? })
+        let (claim, conditions) = (producer::claim(request)?, Conditions::of(request));
+        Ok(Self { body, close, media, writer_seq, claim, conditions })
     }
 
     /// The bytes to append.

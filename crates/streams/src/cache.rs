@@ -1,12 +1,11 @@
-//! What caches are told (PROTOCOL 10.1): entity tags, freshness, and 304.
+//! What caches are told (PROTOCOL 10.1): entity tags and freshness.
 
 use crate::Sharing;
+use crate::access::FoundStream;
 use crate::headers::Headers;
-use crate::store::Read;
+use crate::store::{Read, Store};
 use smallvec::SmallVec;
-use thalweg_wire::etag;
-use thalweg_wire::exchange::Request;
-use thalweg_wire::field::Name;
+use thalweg_wire::decimal;
 use thalweg_wire::token::Token;
 
 /// An entity tag with its quotes.
@@ -35,9 +34,16 @@ pub(crate) fn entity_tag(start: Token, read: &Read) -> Etag {
     tag
 }
 
-/// Whether the client has those bytes already. PROTOCOL 10.1: then 304 instead of them.
-pub(crate) fn client_has(request: &Request<'_>, tag: &[u8]) -> bool {
-    request.values(Name::IfNoneMatch).any(|value| etag::matches(value, tag))
+/// Whether a tag is one that a read which came to the end of the stream as it was found has now.
+pub(crate) fn is_tag_of_end<S: Store>(tag: &[u8], found: &FoundStream<S>) -> bool {
+    let state = &found.state;
+    let mark: &[u8] = if state.closed { b"c\"" } else { b"t\"" };
+    let Some(inner) = tag.strip_prefix(b"\"") else { return false };
+    let mut parts = inner.split(|byte| *byte == b':');
+    let mut number = |most| parts.next().and_then(|digits| decimal::parse(digits, most));
+    let (incarnation, start, end) = (number(u64::MAX), number(state.tail), number(state.tail));
+    let is_at_end = incarnation == Some(found.incarnation) && start.is_some() && end == Some(state.tail);
+    is_at_end && parts.eq([mark])
 }
 
 /// Appends how long a response may be kept: as PROTOCOL 10.1 has it, but never past the stream's own end.

@@ -2,6 +2,7 @@
 
 use crate::access::{FoundStream, Missing};
 use crate::append::payload;
+use crate::condition::Conditions;
 use crate::fork::{self, ForkHalt};
 use crate::headers::{Headers, asks_to_close, single};
 use crate::problem::Problem;
@@ -24,6 +25,7 @@ struct CreateRequest<'a> {
     closed: bool,
     retain: Retain,
     fork: Option<fork::ForkRequest>,
+    conditions: Conditions<'a>,
 }
 
 /// What a new stream begins with. A body of JSON is parsed once, however often what is to be created is
@@ -77,7 +79,10 @@ impl<S: Store> Streams<S> {
                 Err(missing) if self.is_full() => {
                     return Self::answer_after(missing.ticket, Problem::too_many().respond());
                 }
-                Err(_) => {
+                Err(missing) => {
+                    if let Some(problem) = asked.conditions.refuse_create() {
+                        return Self::answer_after(missing.ticket, problem.respond());
+                    }
                     let plan = match self.plan(&asked, now) {
                         Ok(plan) => plan,
                         Err(ForkHalt::Moved) => continue,
@@ -156,7 +161,8 @@ impl<S: Store> Streams<S> {
 
     /// The answer when the stream exists. Its data is left alone, whatever body came.
     fn confirm(&self, found: &FoundStream<S>, asked: &CreateRequest<'_>, now: Now) -> Answer<S::Stream> {
-        let response = match self.mismatch(found, asked) {
+        let refusal = self.mismatch(found, asked).or_else(|| asked.conditions.refuse_write(found));
+        let response = match refusal {
             Some(problem) => problem.respond(),
             None => {
                 self.renew(&found.stream, found.config.lifetime, now);
@@ -215,7 +221,8 @@ impl<'a> CreateRequest<'a> {
         };
         let (lifetime, closed) = (lifetime(request)?, asks_to_close(request));
         let retain = Retain::parse(request)?;
-        Ok(Self { content_type, lifetime, closed, retain, fork: fork::ForkRequest::parse(request)? })
+        let (fork, conditions) = (fork::ForkRequest::parse(request)?, Conditions::of(request));
+        Ok(Self { content_type, lifetime, closed, retain, fork, conditions })
     }
 }
 

@@ -17,6 +17,7 @@ mod access;
 mod append;
 mod cache;
 mod capacity;
+mod condition;
 mod create;
 mod cursor;
 mod delete;

@@ -4,6 +4,7 @@
 //! once for everybody who stands at the same place. What is sent is visible, hence durable.
 
 use crate::access::FoundStream;
+use crate::condition::Conditions;
 use crate::expiry::is_expired;
 use crate::headers::Headers;
 use crate::problem::Problem;
@@ -13,7 +14,7 @@ use crate::store::{Lifetime, Read, Store, StoreError};
 use crate::{Streams, cursor};
 use bytes::Bytes;
 use smallvec::SmallVec;
-use thalweg_wire::exchange::{Advance, Answer, Live, Mode, Now, Response};
+use thalweg_wire::exchange::{Advance, Answer, Live, Mode, Now, Request, Response};
 use thalweg_wire::media::{self, Kind};
 use thalweg_wire::piece::Piece;
 use thalweg_wire::sse;
@@ -24,7 +25,7 @@ const TEXT: u8 = 1;
 const BINARY: u8 = 2;
 /// A long-poll, of which no more is asked than how it began: at `offset=now`, so that its answer depends on
 /// when it was asked.
-const FROM_NOW: u8 = 1;
+pub(crate) const FROM_NOW: u8 = 1;
 /// Of a long-poll: it begins where what is left does, not at an offset that somebody named.
 const POLLS_LEFT: u8 = 2;
 /// Of events: the same.
@@ -45,11 +46,12 @@ impl<S: Store> Streams<S> {
         offset: u64,
         begins: Begins,
         cursor: u64,
+        request: &Request<'_>,
         now: Now,
     ) -> Result<Answer<S::Stream>, StoreError> {
         let flavour = begins.of_poll();
         let live = Live { mode: Mode::LongPoll, flavour, opened: false, offset, cursor };
-        Ok(match self.poll(&found, &live, now)? {
+        Ok(match self.poll(&found, &live, Conditions::of(request), now)? {
             Some(response) => Answer::Respond(response),
             None => Answer::Live {
                 topic_id: found.incarnation,
@@ -144,17 +146,23 @@ impl<S: Store> Streams<S> {
         };
         let config = self.store.config(stream);
         let incarnation = self.store.incarnation(stream);
-        let polled =
-            self.poll(&FoundStream { stream: stream.clone(), state, config, incarnation }, live, now);
+        let found = FoundStream { stream: stream.clone(), state, config, incarnation };
+        // They were judged when it was asked: what has come since is no answer that the client had.
+        let polled = self.poll(&found, live, Conditions::default(), now);
         polled.unwrap_or_else(|error| Some(Problem::from(&error).respond()))
     }
 
     /// The answer of a long-poll, if there is something to say.
-    fn poll(&self, found: &FoundStream<S>, live: &Live, now: Now) -> Result<Option<Response>, StoreError> {
+    fn poll(
+        &self,
+        found: &FoundStream<S>,
+        live: &Live,
+        conditions: Conditions<'_>,
+        now: Now,
+    ) -> Result<Option<Response>, StoreError> {
         let read = self.store.read(&found.stream, live.offset, self.options.catch_up_bytes_max)?;
         if read.next > live.offset {
-            let from_now = live.flavour & FROM_NOW != 0;
-            return Ok(Some(self.caught_up_live(found, live.offset, read, live.cursor, from_now, now)));
+            return Ok(Some(self.caught_up_live(found, live, read, conditions, now)));
         }
         // PROTOCOL 5.7: at the tail of a closed stream nobody waits.
         Ok(read.closed.then(|| nothing_new(self.token(found, read.next), None)))

@@ -21,8 +21,8 @@ pub(crate) fn preflight(is_only_read: bool) -> Response {
         headers.constant(b"Access-Control-Allow-Methods: GET, HEAD, PUT, POST, DELETE, OPTIONS\r\n");
     }
     headers.constant(
-        b"Access-Control-Allow-Headers: Authorization, Content-Type, If-None-Match, Last-Event-ID, Stream-TTL, \
-          Stream-Expires-At, Stream-Seq, Stream-Closed, Stream-Forked-From, Stream-Fork-Offset, \
+        b"Access-Control-Allow-Headers: Authorization, Content-Type, If-Match, If-None-Match, Last-Event-ID, \
+          Stream-TTL, Stream-Expires-At, Stream-Seq, Stream-Closed, Stream-Forked-From, Stream-Fork-Offset, \
           Stream-Fork-Sub-Offset, Stream-Retain-Seconds, \
           Stream-Retain-Bytes, Producer-Id, Producer-Epoch, Producer-Seq\r\n",
     );

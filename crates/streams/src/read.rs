@@ -1,17 +1,18 @@
 //! `GET`: where to read from, and catch-up (PROTOCOL 5.6, 8).
 
 use crate::access::FoundStream;
-use crate::cache::{client_has, entity_tag, freshness};
+use crate::cache::{entity_tag, freshness};
+use crate::condition::{Conditions, Verdict, changed};
 use crate::expiry::remaining_s;
 use crate::headers::{Headers, single};
-use crate::live::{Begins, nothing_new};
+use crate::live::{Begins, FROM_NOW, nothing_new};
 use crate::problem::Problem;
 use crate::span::{End, ReadHalt, Span};
 use crate::store::{Read, Store, StoreError};
 use crate::{ATTEMPTS_MAX, Streams, cursor};
 use bytes::Bytes;
 use std::borrow::Cow;
-use thalweg_wire::exchange::{Answer, Mode, Now, Pieces, Request, Response};
+use thalweg_wire::exchange::{Answer, Live, Mode, Now, Pieces, Request, Response};
 use thalweg_wire::field::Name;
 use thalweg_wire::media::Kind;
 use thalweg_wire::token::Token;
@@ -100,7 +101,7 @@ impl<S: Store> Streams<S> {
             Some(_) if query.again && found.state.closed && offset == found.state.tail => {
                 Ok(Answer::Respond(nothing_new(self.tail(&found), None)))
             }
-            Some(Mode::LongPoll) => self.await_news(found, offset, begins, query.cursor_floor, now),
+            Some(Mode::LongPoll) => self.await_news(found, offset, begins, query.cursor_floor, request, now),
             Some(Mode::Sse) => Ok(Self::await_events(found, offset, begins, query.cursor_floor)),
             None if query.start == Start::Now => Ok(Answer::Respond(self.nothing_yet(&found, end))),
             None => self.catch_up(&found, (offset, from_now), end, request, now).map(Answer::Respond),
@@ -140,31 +141,27 @@ impl<S: Store> Streams<S> {
         if ended {
             headers.constant(UNTIL_REACHED);
         }
-        if client_has(request, &tag) {
-            return Ok(headers.respond_empty(304));
-        }
-        Ok(headers.respond(200, body(media::kind(&found.config.content_type), read.pieces)))
+        Ok(bytes_or_less(headers, found, read, &tag, Conditions::of(request)))
     }
 
     /// The answer of a long-poll that has something: a catch-up with a cursor.
     pub(crate) fn caught_up_live(
         &self,
         found: &FoundStream<S>,
-        offset: u64,
+        live: &Live,
         read: Read,
-        cursor_floor: u64,
-        from_now: bool,
+        conditions: Conditions<'_>,
         now: Now,
     ) -> Response {
-        let tag = entity_tag(found.mark(offset), &read);
+        let (tag, from_now) = (entity_tag(found.mark(live.offset), &read), live.flavour & FROM_NOW != 0);
         let mut headers = Headers::new();
         // PROTOCOL 8: what `now` was is no business of a cache.
         self.read_lines(&mut headers, found, &read, &tag, from_now, now);
         // PROTOCOL 5.7: required in live modes, and left out once nobody is to come back.
         if !(read.closed && read.at_tail) {
-            headers.integer("Stream-Cursor", cursor::current(cursor_floor, now));
+            headers.integer("Stream-Cursor", cursor::current(live.cursor, now));
         }
-        headers.respond(200, body(media::kind(&found.config.content_type), read.pieces))
+        bytes_or_less(headers, found, read, &tag, conditions)
     }
 
     /// The lines of PROTOCOL 5.6. A `moving` response describes a tail that will not stay: no cache keeps it.
@@ -282,6 +279,21 @@ impl ReadQuery {
         let token =
             Token::parse(heard).ok_or_else(|| Problem::new(400, "offset-malformed", LAST_HEARD, detail))?;
         Ok(Self { start: Start::At(token), span: Span::default(), again: true, ..self })
+    }
+}
+
+/// What was read, by what the client has of it. PROTOCOL 10.1: 304 instead of what it has all of.
+fn bytes_or_less<S: Store>(
+    headers: Headers,
+    found: &FoundStream<S>,
+    read: Read,
+    tag: &[u8],
+    conditions: Conditions<'_>,
+) -> Response {
+    match conditions.judge(|current| current == tag) {
+        Verdict::Proceed => headers.respond(200, body(media::kind(&found.config.content_type), read.pieces)),
+        Verdict::Has => headers.respond_empty(304),
+        Verdict::Failed => changed().respond(),
     }
 }
 

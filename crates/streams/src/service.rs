@@ -77,10 +77,10 @@ impl<S: Store> Service for Streams<S> {
         }
         match request.method {
             Method::Get => self.read(&name, request, now),
-            Method::Head => self.head(&name, now),
+            Method::Head => self.head(&name, request, now),
             Method::Put => self.create(&name, request, now),
             Method::Post => self.append(&name, request, now),
-            Method::Delete => self.delete(&name, now),
+            Method::Delete => self.delete(&name, request, now),
             Method::Options | Method::Other => Answer::Respond(method_not_allowed(ALLOW)),
         }
     }

@@ -32,6 +32,7 @@ names! {
     Host "Host"
     Expect "Expect"
     Origin "Origin"
+    IfMatch "If-Match"
     Connection "Connection"
     StreamSeq "Stream-Seq"
     StreamTtl "Stream-TTL"
@@ -97,6 +98,7 @@ impl Name {
                 | Self::ContentLength
                 | Self::Expect
                 | Self::Host
+                | Self::IfMatch
                 | Self::IfNoneMatch
                 | Self::TransferEncoding
                 | Self::XForwardedProto

@@ -2,6 +2,7 @@
 
 mod append;
 mod capacity;
+mod conditions;
 mod create;
 mod forest;
 mod fork;
