@@ -13,8 +13,9 @@ use thalweg_wire::json;
 
 /// The largest record, in bytes, that is read at once.
 const AT_ONCE_BYTES_MAX: u64 = 64 << 10;
-/// How many ends are kept: far more than requests wait to be served again.
-const KEPT_MAX: usize = 256;
+/// How many ends are kept: as many as reads of two reactors may wait for the disk. Of more at once some are
+/// read anew.
+const KEPT_MAX: usize = 1_024;
 
 /// What is sought: the end of a message in what is left of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +57,7 @@ impl MessageEnds {
 
     fn keep(&self, sought: MessageSearch, end: Option<u64>) {
         let mut kept = self.0.lock();
+        kept.retain(|(of, _)| *of != sought);
         if kept.len() == KEPT_MAX {
             kept.pop_front();
         }
@@ -69,4 +71,27 @@ fn read(pieces: &Pieces, count: u64) -> Option<u64> {
         parts => Cow::Owned(parts.concat()),
     };
     json::end_of_message(&kept, count).map(|bytes| bytes as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_many_requests_as_may_wait_at_once_find_what_was_read_for_them() {
+        let ends = MessageEnds::default();
+        let bytes = 2 * AT_ONCE_BYTES_MAX;
+        let pieces: Pieces = [b"1,".repeat(bytes as usize / 2).into()].into_iter().collect();
+        let sought = |count| MessageSearch { incarnation: 1, from: 0, to: bytes, count };
+        // Twice: what nobody asks for any more makes room.
+        for begin in [1, 2_001] {
+            let counts = begin..begin + 1_024;
+            let works: Vec<Work> =
+                counts.clone().map(|count| ends.behind(sought(count), &pieces).unwrap_err()).collect();
+            works.into_iter().for_each(|work| (work.0)());
+            for count in counts {
+                assert_eq!(ends.behind(sought(count), &pieces).ok(), Some(Some(2 * count)), "{count}");
+            }
+        }
+    }
 }
