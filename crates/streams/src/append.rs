@@ -1,7 +1,7 @@
 //! `POST`: append, close, or both at once (PROTOCOL 5.2, 5.2.1, 5.3); and what the server appends itself.
 //!
 //! The decision is a pure function of the staged state, the producer's place and the request; it is taken
-//! again whenever somebody else commits first.
+//! again whenever another commit comes first.
 
 use crate::access::FoundStream;
 use crate::condition::Conditions;

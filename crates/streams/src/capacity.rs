@@ -1,5 +1,4 @@
-//! How many streams there may be: each costs memory for as long as it is kept, whether anybody uses it or
-//! not.
+//! How many streams there may be: each costs memory for as long as it is kept, used or not.
 //!
 //! A create beyond the bound is refused before anything is done for it, and before its body has come.
 //! What exists goes on: a create that finds its stream is answered as ever, and so is everything that is no

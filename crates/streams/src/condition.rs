@@ -2,11 +2,11 @@
 //!
 //! A catch-up read is compared by the tag of what it returns. What else is asked of a stream, every write and
 //! `HEAD`, is compared by the tags of reads that came to its end as it is: so a writer that says what it has
-//! read appends behind that and nothing else. Writes are judged by the staged view, behind its version, so that
-//! no other commit comes between the condition and the write.
+//! read appends behind that and nothing else. Writes are judged by the staged view, behind its version, so
+//! that no other commit comes between the condition and the write.
 //!
-//! RFC 9110 13.2.1: what would be refused anyway is refused for that, so each verb judges the conditions last.
-//! A producer's repeated append is not judged again: it was carried out (RFC 9110 13.1.1).
+//! RFC 9110 13.2.1: what would be refused anyway is refused for that, so each verb judges the conditions
+//! last. A producer's repeated append is not judged again: it was carried out (RFC 9110 13.1.1).
 
 use crate::access::FoundStream;
 use crate::cache::is_tag_of_end;

@@ -71,7 +71,7 @@ impl<S: Store> Streams<S> {
                     let problem = Problem::new(409, "stream-deleted", "path", detail);
                     return Self::answer_after(missing.ticket, problem.respond());
                 }
-                // Nobody can take the name before the store takes writes again.
+                // The name is not free before the store takes writes again.
                 Err(Missing { undeleted: Some(error), .. }) => {
                     return Answer::Respond(Problem::from(&error).respond());
                 }
@@ -100,7 +100,7 @@ impl<S: Store> Streams<S> {
         Answer::Respond(Problem::contended().respond())
     }
 
-    /// What a asked comes to if nothing of that name exists.
+    /// What a request comes to if no stream of that name exists.
     fn plan(&self, asked: &CreateRequest<'_>, now: Now) -> Result<Plan<S::Stream>, ForkHalt> {
         let Some(fork) = &asked.fork else {
             let content_type = asked.content_type.unwrap_or(CONTENT_TYPE_DEFAULT).into();
@@ -119,7 +119,7 @@ impl<S: Store> Streams<S> {
         Ok(Plan { config: Config { lifetime, ..source.config }, fork: Some(fork) })
     }
 
-    /// Creates the stream; `None` if somebody else was faster, or what was to be forked has gone meanwhile.
+    /// Creates the stream; `None` if another creator was faster, or the fork's source has gone meanwhile.
     fn create_new(
         &self,
         name: &str,

@@ -43,7 +43,7 @@ impl Embedded {
     }
 }
 
-/// Searches by time that were done elsewhere and are asked for again, the oldest first. Those that nobody has
+/// Searches by time that were done elsewhere and are asked for again, the oldest first. Those that were not
 /// asked for again yet are kept longest; one that is forgotten is done anew.
 #[derive(Default)]
 struct Searches(Mutex<VecDeque<Search>>);

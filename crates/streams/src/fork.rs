@@ -114,7 +114,7 @@ fn source_missing() -> Problem {
 }
 
 impl<S: Store> Streams<S> {
-    /// The source and the place in it that a asked comes to.
+    /// The source, and the place in it that a request comes to.
     pub(crate) fn branch(
         &self,
         asked: &ForkRequest,

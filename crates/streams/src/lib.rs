@@ -8,6 +8,14 @@
 //! and turned into a delete by the verb that finds it. Checked by the tests here over a plain model store,
 //! and by the official conformance suite over the real one.
 //!
+//! | | |
+//! |---|---|
+//! | requests | `service` hands each to its verb: `create`, `append`, `read` and `live`, `head`, `delete`, `list`, `options`, `stats` |
+//! | rules that several verbs share | `access` finds a stream, or expires it by `expiry`; `condition`, `producer`, `fork` with `message_ends`, `retain`, `span`, `capacity` |
+//! | what answers say | `headers`, `problem`; to caches, `cache` and `cursor` |
+//! | the engine | [`store`] is the seam, [`embedded`] the log behind it |
+//! | workers that are woken | [`subscriptions`], with a map of its own |
+//!
 //! Scopes the protocol leaves open: `Stream-Seq` is kept per stream, for all writers together (PROTOCOL
 //! 5.2); supplying both `Stream-TTL` and `Stream-Expires-At` is refused (PROTOCOL 5.1); producer state lives
 //! as long as its stream and is committed with the data it vouches for (PROTOCOL 5.2.1).
@@ -70,7 +78,7 @@ pub enum Sharing {
 /// Whose webhooks may go to this very machine, as `http://localhost` and `http://127.0.0.x` (PROTOCOL 6.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loopback {
-    /// Nobody's.
+    /// None.
     Never,
     /// Those of programs. A page in a browser, which says its `Origin`, could otherwise have the server send
     /// what the browser refuses to send for it: JSON to a path of its choice, at any port of the user's
@@ -90,7 +98,7 @@ pub struct Options {
     pub event_bytes_max: usize,
     /// Who may cache reads.
     pub sharing: Sharing,
-    /// Streams that somebody else writes: names, and beginnings of names, which end with a slash.
+    /// Streams that a service of the server writes: names, and beginnings of names, which end with a slash.
     pub read_only: Vec<String>,
     /// Streams there may be, the server's own and those retained for forks included: one more is refused. A
     /// few more there may be where several reactors create at the same moment.
@@ -100,12 +108,12 @@ pub struct Options {
 }
 
 impl Options {
-    /// Whether anybody's webhook may go to this very machine.
+    /// Whether any webhook may go to this very machine.
     pub(crate) fn allows_loopback(&self) -> bool {
         self.webhooks_loopback != Loopback::Never
     }
 
-    /// Whether somebody else writes the stream of that name.
+    /// Whether a service of the server writes the stream of that name.
     pub(crate) fn is_read_only(&self, name: &str) -> bool {
         let is = |kept: &String| if kept.ends_with('/') { name.starts_with(&**kept) } else { name == kept };
         self.read_only.iter().any(is)

@@ -26,7 +26,7 @@ const BINARY: u8 = 2;
 /// A long-poll, of which no more is asked than how it began: at `offset=now`, so that its answer depends on
 /// when it was asked.
 pub(crate) const FROM_NOW: u8 = 1;
-/// Of a long-poll: it begins where what is left does, not at an offset that somebody named.
+/// Of a long-poll: it begins where what is left does, not at an offset that was named.
 const POLLS_LEFT: u8 = 2;
 /// Of events: the same.
 const RELATIVE: u8 = Live::UNOPENED;
@@ -44,7 +44,7 @@ impl<S: Store> Streams<S> {
         &self,
         found: FoundStream<S>,
         offset: u64,
-        begins: Begins,
+        begins: LiveStart,
         cursor: u64,
         request: &Request<'_>,
         now: Now,
@@ -67,7 +67,7 @@ impl<S: Store> Streams<S> {
     pub(crate) fn await_events(
         found: FoundStream<S>,
         offset: u64,
-        begins: Begins,
+        begins: LiveStart,
         cursor: u64,
     ) -> Answer<S::Stream> {
         let head = event_stream(media::kind(&found.config.content_type));
@@ -112,7 +112,7 @@ impl<S: Store> Streams<S> {
         if is_expired(lifetime, self.store.accessed(stream), now.time_us)
             && let Some(expired) = self.expire(stream, now)
         {
-            // The delete that this stages is not waited for: nobody is told more than that the time is over.
+            // The delete that this stages is not waited for: the answer says only that the time is over.
             return expired.problem().respond();
         }
         let nothing = || {
@@ -164,7 +164,7 @@ impl<S: Store> Streams<S> {
         if read.next > live.offset {
             return Ok(Some(self.caught_up_live(found, live, read, conditions, now)));
         }
-        // PROTOCOL 5.7: at the tail of a closed stream nobody waits.
+        // PROTOCOL 5.7: at the tail of a closed stream no poll waits.
         Ok(read.closed.then(|| nothing_new(self.token(found, read.next), None)))
     }
 
@@ -262,14 +262,14 @@ impl<S: Store> Streams<S> {
 
 /// Where a live read begins, beside its offset.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Begins {
+pub(crate) struct LiveStart {
     /// At what was the end when it was asked.
     pub(crate) now: bool,
     /// Where what is left does, should retention take what lies at its offset.
     pub(crate) relative: bool,
 }
 
-impl Begins {
+impl LiveStart {
     fn of_poll(self) -> u8 {
         (if self.now { FROM_NOW } else { 0 }) | (if self.relative { POLLS_LEFT } else { 0 })
     }

@@ -5,7 +5,7 @@ use crate::cache::{entity_tag, freshness};
 use crate::condition::{Conditions, Verdict, changed};
 use crate::expiry::remaining_s;
 use crate::headers::{Headers, single};
-use crate::live::{Begins, FROM_NOW, nothing_new};
+use crate::live::{FROM_NOW, LiveStart, nothing_new};
 use crate::problem::Problem;
 use crate::span::{End, ReadHalt, Span};
 use crate::store::{Read, Store, StoreError};
@@ -95,7 +95,7 @@ impl<S: Store> Streams<S> {
         let from_now =
             query.start == Start::Now || query.span.since_us.is_some() && offset >= found.state.tail;
         // A reader that began at the tail is told when retention took entries behind it, and not moved on.
-        let begins = Begins { now: from_now, relative: query.is_relative() && !from_now };
+        let begins = LiveStart { now: from_now, relative: query.is_relative() && !from_now };
         match query.live {
             // A reader that does not know the end would ask for ever; 204 is what stops an `EventSource`.
             Some(_) if query.again && found.state.closed && offset == found.state.tail => {
@@ -157,7 +157,7 @@ impl<S: Store> Streams<S> {
         let mut headers = Headers::new();
         // PROTOCOL 8: what `now` was is no business of a cache.
         self.read_lines(&mut headers, found, &read, &tag, from_now, now);
-        // PROTOCOL 5.7: required in live modes, and left out once nobody is to come back.
+        // PROTOCOL 5.7: required in live modes, and left out where no further poll follows.
         if !(read.closed && read.at_tail) {
             headers.integer("Stream-Cursor", cursor::current(live.cursor, now));
         }
@@ -218,7 +218,7 @@ impl<S: Store> Streams<S> {
             && self.store.read(&found.stream, offset, 1).is_ok_and(|read| read.inside)
     }
 
-    /// PROTOCOL 8, `offset=now` without live mode: an empty body at the tail, no tag, kept by nobody.
+    /// PROTOCOL 8, `offset=now` without live mode: an empty body at the tail, no tag, and no cache keeps it.
     fn nothing_yet(&self, found: &FoundStream<S>, end: Option<End>) -> Response {
         let mut headers = Headers::new();
         headers.line(Name::ContentType, found.config.content_type.as_bytes());
@@ -232,7 +232,7 @@ impl<S: Store> Streams<S> {
 }
 
 impl ReadQuery {
-    /// It begins at a place that is found anew whenever somebody looks, not at an offset.
+    /// It begins at a place that is found anew with each look, not at an offset.
     fn is_relative(&self) -> bool {
         !matches!(self.start, Start::At(_))
     }

@@ -127,7 +127,7 @@ pub struct Receipt {
 /// Why a store did not take a change.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
-    /// Somebody else committed first: read the state and decide again. Nothing was applied.
+    /// Another commit came first: read the state and decide again. Nothing was applied.
     #[error("the stream moved on since its state was read")]
     Conflict,
     /// A stream of that name exists. Nothing was applied.
@@ -254,8 +254,8 @@ pub trait Store: Clone + Send + 'static {
     /// A handle on one stream, valid after deletion too (its calls then say [`StoreError::Gone`]).
     type Stream: Clone + Send;
 
-    /// The same store for a thread that is nobody's reactor: what is committed there becomes durable by
-    /// itself, and nobody is told.
+    /// The same store for a thread that is no reactor: what is committed there becomes durable by itself, and
+    /// no reactor is told of that.
     fn apart(&self) -> Self {
         self.clone()
     }

@@ -10,9 +10,9 @@
 
 use super::keys::Use;
 use super::routes::told;
-use super::subscription::{BACK_US_MIN, Change, Delivery, Link, Outcome, Phase, Seen};
+use super::subscription::{BACK_US_MIN, Change, Delivery, Link, Outcome, Phase, StreamPosition};
 use super::target::Target;
-use super::{Held, Slot, Subscriptions, see};
+use super::{Slot, SubscriptionEntry, Subscriptions, see};
 use crate::store::{Store, StoreError};
 use crate::{Options, Streams};
 use serde_json::json;
@@ -161,8 +161,8 @@ impl<S: Store> Driver<S> {
         look.iter().filter_map(|id| self.advance(id, now)).collect()
     }
 
-    /// An attempt's call begins, which it may have waited for. `false`: there is nobody any more for whom to
-    /// make it.
+    /// An attempt's call begins, which it may have waited for. `false`: its wake is over, and it is
+    /// not to be made.
     pub fn begin(&mut self, attempt: &mut Attempt, now: Now) -> bool {
         let begun = self.request(attempt, now).is_some();
         if !begun {
@@ -335,9 +335,9 @@ impl<S: Store> Driver<S> {
     /// Whether the subscription links the stream, which was seen as given, from now on.
     fn observe(
         &self,
-        held: &mut Held<S>,
+        held: &mut SubscriptionEntry<S>,
         path: &Arc<str>,
-        seen: Option<Seen>,
+        seen: Option<StreamPosition>,
         now: Now,
     ) -> Result<bool, StoreError> {
         let after = held.subscription.observe(path, seen);
@@ -365,7 +365,7 @@ impl<S: Store> Driver<S> {
         let is_woken = held.subscription.phase == Phase::Woken;
         let event_due_us = if is_woken { held.event_due_us(now.time_us) } else { u64::MAX };
         // PROTOCOL 7.3: a lease that is over, then PROTOCOL 7: a wake for what is pending; or the one that
-        // nobody took up.
+        // no worker claimed.
         for _ in 0..2 {
             let (subscription, now_us) = (&held.subscription, now.time_us);
             let change = subscription.rewound(now_us).or_else(|| subscription.expire(now_us));
@@ -399,7 +399,7 @@ impl<S: Store> Driver<S> {
                     self.timers.set(id.clone(), next_attempt_us);
                     return None;
                 }
-                // Nobody hears of a wake that a crash could take back.
+                // A wake that a crash could take back is not handed over.
                 if self.store.ticket(&held.log) != 0 {
                     self.parked.insert(id.clone());
                     return None;
@@ -409,7 +409,7 @@ impl<S: Store> Driver<S> {
         }
     }
 
-    fn hand_over(&mut self, held: &mut Held<S>, now: Now) -> Option<Attempt> {
+    fn hand_over(&mut self, held: &mut SubscriptionEntry<S>, now: Now) -> Option<Attempt> {
         let outcome = match held.subscription.config.delivery.clone() {
             Delivery::Webhook { url } => match self.attempt(held, &url, now) {
                 Some(attempt) => {
@@ -438,7 +438,7 @@ impl<S: Store> Driver<S> {
         None
     }
 
-    fn attempt(&self, held: &Held<S>, url: &str, now: Now) -> Option<Attempt> {
+    fn attempt(&self, held: &SubscriptionEntry<S>, url: &str, now: Now) -> Option<Attempt> {
         let subscription = &held.subscription;
         // Without them nothing could be said in it; they stay once they are known.
         self.shared.keys(&self.store, now.time_us).ok()?;
@@ -465,7 +465,7 @@ impl<S: Store> Driver<S> {
             return None;
         }
         let (keys, _) = self.shared.keys(&self.store, now.time_us).ok()?;
-        // Links that a crash could take back are told to nobody.
+        // Links that a crash could take back are not told.
         if self.store.ticket(&held.log) == 0 {
             attempt.snapshot = held.tell();
         }
@@ -486,7 +486,7 @@ impl<S: Store> Driver<S> {
     }
 
     /// PROTOCOL 7.2: the event, an ordinary append. Whether the wake stream took it.
-    fn append_event(&self, held: &Held<S>, wake_stream: &str, now: Now) -> bool {
+    fn append_event(&self, held: &SubscriptionEntry<S>, wake_stream: &str, now: Now) -> bool {
         let subscription = &held.subscription;
         let pending = subscription.links.iter().find(|(_, link)| link.is_pending());
         let event = json!({

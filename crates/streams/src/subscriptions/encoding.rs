@@ -9,7 +9,7 @@
 //! beside many links are more than one commit takes: they are given their notes before the next head is
 //! written. A head says when it is whole: a subscription with more links than one commit takes is written in
 //! several, and one that was not finished when the store ended is as good as never asked for. What is
-//! neither, a later version of this program wrote, or harm came to it: somebody may still want it.
+//! neither, a later version of this program wrote, or it is damaged: it may still be wanted.
 
 use super::keys::digest_text;
 use super::pattern::Pattern;
@@ -54,7 +54,7 @@ pub(crate) type Notes = Vec<(Vec<u8>, Vec<u8>)>;
 
 /// What is kept of a subscription.
 #[derive(Debug)]
-pub(crate) struct Kept {
+pub(crate) struct StoredSubscription {
     pub(crate) subscription: Subscription,
     /// The streams that were named at creation have their notes; where they have not, [`named`] has to be
     /// kept before any head.
@@ -175,7 +175,7 @@ pub(crate) struct Foreign;
 ///
 /// # Errors
 /// [`Foreign`].
-pub(crate) fn decode(id: &str, notes: &[Note]) -> Result<Option<Kept>, Foreign> {
+pub(crate) fn decode(id: &str, notes: &[Note]) -> Result<Option<StoredSubscription>, Foreign> {
     let head = notes.iter().find(|(key, _)| **key == *HEAD).ok_or(Foreign)?;
     let mut head: Head = serde_json::from_slice(&head.1).map_err(|_| Foreign)?;
     let (streams, is_named) = match (head.version, head.streams.take()) {
@@ -187,7 +187,7 @@ pub(crate) fn decode(id: &str, notes: &[Note]) -> Result<Option<Kept>, Foreign> 
         return Ok(None);
     }
     let subscription = subscription(id, head, streams, notes).ok_or(Foreign)?;
-    Ok(Some(Kept { subscription, named: is_named }))
+    Ok(Some(StoredSubscription { subscription, named: is_named }))
 }
 
 /// The streams that notes say were named at creation.

@@ -1,20 +1,20 @@
 //! How a subscription comes to be (PROTOCOL 6.2): it is linked with what exists, kept, and only then found by
-//! anybody.
+//! requests.
 //!
 //! A pattern is compared with the name of every stream there is. Where there are many, that is work for a
 //! thread that is no reactor: the PUT waits for it and asks again. Another PUT of the same subscription
 //! meanwhile waits for the same work; once begun it is done to its end, whether or not a client still
-//! waits. Where no thread takes it, the founding is off as soon as nobody else has it to do: the PUT
+//! waits. Where no thread takes it, the founding is off as soon as no other thread has it to do: the PUT
 //! was refused, and what it asked for is not there for the next.
 //!
 //! Invariants:
-//! - Every founding is about to be carried out by somebody, or is done, or came to nothing; of the last, few
+//! - Every founding is about to be carried out by a thread, or is done, or came to nothing; of the last, few
 //!   are remembered.
-//! - Until it is founded a subscription is not there for anybody; afterwards the first PUT that asks again is
-//!   told that it was created, every other that it exists.
+//! - Until it is founded a subscription is not there for any request; afterwards the first PUT that asks
+//!   again is told that it was created, every other that it exists.
 //! - A stream is not missed: one that is created from the beginning of the founding on, or is not durable
 //!   when it is come by, is told to the driver once the subscription is there.
-//! - Locks: a founding's work is the outermost; whom it is yet to tell of comes behind the index.
+//! - Locks: a founding's step is the outermost; the streams it is yet to tell of come behind the index.
 //!
 //! Checked by `tests.rs`, at once and elsewhere, and by `crash.rs`.
 
@@ -23,8 +23,8 @@ use super::refusal::Refusal;
 use super::routes::{Outcome, described};
 use super::subscription::{Change, Config, Link, Phase, Subscription};
 use super::{
-    COMMIT_BYTES_MAX, Held, Keys, Slot, Subscriptions, commit, discard, encoding, explicit, log_config,
-    request, see,
+    COMMIT_BYTES_MAX, Keys, Slot, SubscriptionEntry, Subscriptions, commit, discard, encoding, explicit,
+    log_config, request, see,
 };
 use crate::Streams;
 use crate::store::{Commit, Store};
@@ -70,7 +70,7 @@ enum Step {
     Off,
 }
 
-/// A founding that somebody has to carry out: once nobody has, and nobody did, it is off.
+/// A founding that a thread has to carry out: once none has it to do any more, and none did it, it is off.
 struct Task<S: Store> {
     shared: Arc<Subscriptions<S>>,
     founding: Arc<Founding>,
@@ -94,7 +94,7 @@ impl Founding {
         self.pattern.as_ref().is_some_and(|pattern| pattern.matches(name))
     }
 
-    /// Has the driver told of a stream, once there is somebody to link it.
+    /// Has the driver told of a stream, once there is a subscription to link it.
     pub(super) fn doubt(&self, name: &str) {
         if let Some(doubtful) = &mut *self.doubtful.lock() {
             doubtful.push(name.into());
@@ -107,7 +107,7 @@ impl Founding {
         self.doubtful.lock().as_ref().map_or(0, Vec::len)
     }
 
-    /// It came to nothing, and nobody has anything to do for it any more.
+    /// It came to nothing, and no thread has anything to do for it any more.
     fn is_over(&self) -> bool {
         self.step.try_lock().is_some_and(|step| matches!(*step, Step::Refused(_) | Step::Off))
     }
@@ -139,7 +139,7 @@ impl<S: Store> Subscriptions<S> {
     }
 
     /// Lets everybody find what was founded.
-    fn founded(&self, founding: &Founding, held: Held<S>) {
+    fn founded(&self, founding: &Founding, held: SubscriptionEntry<S>) {
         let named: Vec<Arc<str>> = explicit(&held.subscription).cloned().collect();
         let (id, pattern) = (founding.id.clone(), founding.pattern.clone());
         let slot = Arc::new(Slot { id: id.clone(), pattern, held: Mutex::new(Some(held)) });
@@ -156,9 +156,9 @@ impl<S: Store> Subscriptions<S> {
         });
     }
 
-    /// What a founding came to that failed; nobody is told twice.
+    /// What a founding came to that failed, told once.
     fn refused(&self, founding: &Arc<Founding>) -> Option<Refusal> {
-        // While it is under way somebody holds this, and it has not failed.
+        // While it is under way its thread holds this, and it has not failed.
         let step = founding.step.try_lock()?;
         let Step::Refused(refusal) = &*step else { return None };
         self.forget(founding).then(|| refusal.clone())
@@ -175,7 +175,7 @@ impl<S: Store> Subscriptions<S> {
         is_present
     }
 
-    /// Has somebody carry out a founding elsewhere.
+    /// Has a founding carried out on another thread.
     fn task(self: &Arc<Self>, founding: Arc<Founding>) -> Task<S> {
         *founding.tasks.lock() += 1;
         Task { shared: self.clone(), founding }
@@ -232,7 +232,7 @@ impl<S: Store> Streams<S> {
         }
     }
 
-    /// Founds a subscription, or waits until somebody else has.
+    /// Founds a subscription, or waits until another thread has.
     fn complete(&self, shared: &Subscriptions<S>, founding: &Founding) {
         let mut step = founding.step.lock();
         // Should this thread not come to the end of it, that is what is known.
@@ -262,7 +262,7 @@ impl<S: Store> Streams<S> {
         config: Config,
         origin: String,
         now: Now,
-    ) -> Result<Held<S>, Refusal> {
+    ) -> Result<SubscriptionEntry<S>, Refusal> {
         if self.is_full() {
             return Err(Refusal::too_many());
         }
@@ -292,7 +292,7 @@ impl<S: Store> Streams<S> {
                 Some(seen) => {
                     subscription.links.insert(path, Link { glob: true, ..seen.linked_at_end() });
                 }
-                // Created before anybody here was to be told of it, and not durable yet: linked when it is.
+                // Created before the founding was to be told of it, and not durable yet: linked when it is.
                 None if self.store.staged(&stream).is_some() => founding.doubt(&path),
                 None => {}
             }
@@ -303,7 +303,7 @@ impl<S: Store> Streams<S> {
         subscription.apply(change);
         let log = self.write_whole(&subscription, now)?;
         let incarnation = self.store.incarnation(&log);
-        Ok(Held { untold: true, ..Held::new(subscription, log, incarnation) })
+        Ok(SubscriptionEntry { untold: true, ..SubscriptionEntry::new(subscription, log, incarnation) })
     }
 
     fn write_whole(&self, subscription: &Subscription, now: Now) -> Result<S::Stream, Refusal> {

@@ -31,7 +31,7 @@ pub(crate) struct Claims {
     pub(crate) inc: u64,
     /// Which wake.
     pub(crate) generation: u64,
-    /// For whom.
+    /// For which kind of worker.
     pub(crate) aud: Use,
     /// Until when, seconds since the epoch.
     pub(crate) exp: u64,

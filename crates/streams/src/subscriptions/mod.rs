@@ -43,14 +43,14 @@ pub use driver::{Attempt, Driver};
 pub use subscription::Outcome;
 
 use crate::store::{Commit, Config, Lifetime, Store, StoreError};
-use encoding::{Foreign, Kept};
+use encoding::{Foreign, StoredSubscription};
 use founding::Founding;
 use keys::Keys;
 use parking_lot::{Mutex, RwLock};
 use pattern::Pattern;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, OnceLock};
-use subscription::{Change, Link, Seen, Subscription};
+use subscription::{Change, Link, StreamPosition, Subscription};
 
 /// Bytes of notes in one commit.
 const COMMIT_BYTES_MAX: usize = 64 << 10;
@@ -84,17 +84,17 @@ struct Index<S: Store> {
 struct Slot<S: Store> {
     id: Arc<str>,
     pattern: Option<Pattern>,
-    held: Mutex<Option<Held<S>>>,
+    held: Mutex<Option<SubscriptionEntry<S>>>,
 }
 
 /// A subscription and the log that keeps it.
-struct Held<S: Store> {
+struct SubscriptionEntry<S: Store> {
     subscription: Subscription,
     log: S::Stream,
     incarnation: u64,
     /// Grows whenever links come or go.
     membership: u64,
-    /// Nobody was answered that it was created.
+    /// No client was answered that it was created.
     untold: bool,
     /// The streams that were named at creation have notes of their own.
     named: bool,
@@ -104,16 +104,16 @@ struct Held<S: Store> {
     event: Option<Event>,
 }
 
-/// An event in a wake stream, and how long somebody is waited for who claims.
+/// An event in a wake stream, and how long a claim is waited for.
 struct Event {
     generation: u64,
     waits_ms: u64,
     due_us: u64,
 }
 
-impl<S: Store> Held<S> {
-    fn new(subscription: Subscription, log: S::Stream, incarnation: u64) -> Held<S> {
-        Held {
+impl<S: Store> SubscriptionEntry<S> {
+    fn new(subscription: Subscription, log: S::Stream, incarnation: u64) -> SubscriptionEntry<S> {
+        SubscriptionEntry {
             subscription,
             log,
             incarnation,
@@ -204,7 +204,7 @@ impl<S: Store> Subscriptions<S> {
     }
 
     /// The identifiers of what the store keeps of subscriptions and this program does not understand: a later
-    /// version wrote it, or harm came to it. Nobody is woken by those.
+    /// version wrote it, or it is damaged. They wake no worker.
     pub fn foreign(&self) -> Vec<Arc<str>> {
         self.index.read().foreign.iter().cloned().collect()
     }
@@ -213,12 +213,13 @@ impl<S: Store> Subscriptions<S> {
         self.index.read().foreign.contains(id)
     }
 
-    fn adopt(&self, store: &S, kept: Kept, log: S::Stream) {
-        let Kept { subscription, named: are_named } = kept;
+    fn adopt(&self, store: &S, kept: StoredSubscription, log: S::Stream) {
+        let StoredSubscription { subscription, named: are_named } = kept;
         let (id, pattern) = (subscription.id.clone(), subscription.config.pattern.clone());
         let named: Vec<Arc<str>> = explicit(&subscription).cloned().collect();
         let incarnation = store.incarnation(&log);
-        let held = Held { named: are_named, ..Held::new(subscription, log, incarnation) };
+        let held =
+            SubscriptionEntry { named: are_named, ..SubscriptionEntry::new(subscription, log, incarnation) };
         let slot = Slot { id: id.clone(), pattern, held: Mutex::new(Some(held)) };
         self.index.write().slots.insert(id.clone(), Arc::new(slot));
         self.count_named(&named, &[]);
@@ -315,7 +316,13 @@ impl<S: Store> Subscriptions<S> {
     ///
     /// # Errors
     /// The store did not take it; nothing changed.
-    fn keep(&self, store: &S, held: &mut Held<S>, change: Change, time_us: u64) -> Result<u64, StoreError> {
+    fn keep(
+        &self,
+        store: &S,
+        held: &mut SubscriptionEntry<S>,
+        change: Change,
+        time_us: u64,
+    ) -> Result<u64, StoreError> {
         if change.moves_head() && !held.named {
             for notes in encoding::named(&held.subscription, COMMIT_BYTES_MAX) {
                 commit(store, &held.log, &notes, time_us)?;
@@ -367,11 +374,11 @@ impl<S: Store> Subscriptions<S> {
 }
 
 /// Where a stream visibly stands; `None` if nothing of it is visible.
-fn see<S: Store>(store: &S, stream: &S::Stream) -> Option<Seen> {
+fn see<S: Store>(store: &S, stream: &S::Stream) -> Option<StreamPosition> {
     let state = store.visible(stream)?;
     let (base_owner, tail_owner) = (store.owner(stream, state.base), store.owner(stream, state.tail));
     let incarnation = store.incarnation(stream);
-    Some(Seen { incarnation, base: state.base, base_owner, tail: state.tail, tail_owner })
+    Some(StreamPosition { incarnation, base: state.base, base_owner, tail: state.tail, tail_owner })
 }
 
 /// What logs of subscriptions are created with.

@@ -75,14 +75,14 @@ enum Asker {
 }
 
 /// An ack as it was written: the stream, and the offset's token if it is not the beginning.
-pub(crate) type Said = (Arc<str>, Option<Token>);
+pub(crate) type AckText = (Arc<str>, Option<Token>);
 
 /// A callback, an ack or a release.
 #[derive(Debug)]
 pub(crate) struct Work {
     pub(crate) wake_id: String,
     pub(crate) generation: u64,
-    pub(crate) acks: Vec<Said>,
+    pub(crate) acks: Vec<AckText>,
     pub(crate) done: bool,
 }
 
@@ -238,7 +238,7 @@ pub(crate) fn work(request: &Request<'_>) -> Result<Work, Refusal> {
     Ok(Work { wake_id, generation, acks, done })
 }
 
-fn ack(Object(ack): &Object<AckBody>) -> Result<Said, Refusal> {
+fn ack(Object(ack): &Object<AckBody>) -> Result<AckText, Refusal> {
     let stream = stream(&ack.stream, "acks.stream")?;
     match Token::parse(ack.offset.as_bytes()) {
         Some(token) => Ok((stream, Some(token))),

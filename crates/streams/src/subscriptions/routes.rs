@@ -3,9 +3,9 @@
 use super::founding::Served;
 use super::keys::{BadToken, Keys, Use};
 use super::refusal::Refusal;
-use super::request::{self, Said, Work};
+use super::request::{self, AckText, Work};
 use super::subscription::{Ack, Change, Delivery, Fence, Link, Phase, Position, Refused, Subscription};
-use super::{Held, Slot, Subscriptions, encoding, explicit, see};
+use super::{Slot, SubscriptionEntry, Subscriptions, encoding, explicit, see};
 use crate::Streams;
 use crate::headers::Headers;
 use crate::store::Store;
@@ -144,7 +144,7 @@ impl<S: Store> Streams<S> {
     fn add(
         &self,
         shared: &Subscriptions<S>,
-        held: &mut Held<S>,
+        held: &mut SubscriptionEntry<S>,
         fresh: &[(Arc<str>, Link)],
         now: Now,
     ) -> Result<u64, Refusal> {
@@ -162,7 +162,7 @@ impl<S: Store> Streams<S> {
         &self,
         shared: &Subscriptions<S>,
         id: &str,
-        change: impl FnOnce(&mut Held<S>) -> Outcome,
+        change: impl FnOnce(&mut SubscriptionEntry<S>) -> Outcome,
     ) -> Outcome {
         let slot = shared.slot(id).ok_or_else(|| self.absent(id))?;
         let outcome = self.locked(&slot, change);
@@ -176,7 +176,7 @@ impl<S: Store> Streams<S> {
     fn locked<T>(
         &self,
         slot: &Slot<S>,
-        act: impl FnOnce(&mut Held<S>) -> Result<T, Refusal>,
+        act: impl FnOnce(&mut SubscriptionEntry<S>) -> Result<T, Refusal>,
     ) -> Result<T, Refusal> {
         let mut held = slot.held.lock();
         let held = held.as_mut().ok_or_else(|| self.absent(&slot.id))?;
@@ -195,7 +195,7 @@ impl<S: Store> Streams<S> {
     pub(super) fn keep(
         &self,
         shared: &Subscriptions<S>,
-        held: &mut Held<S>,
+        held: &mut SubscriptionEntry<S>,
         change: Change,
         now: Now,
     ) -> Result<u64, Refusal> {
@@ -293,13 +293,13 @@ impl<S: Store> Streams<S> {
         }
     }
 
-    /// Nothing of the stream is there for anybody any more.
+    /// Nothing of the stream is there any more, for writers or for readers.
     fn is_gone(&self, stream: &S::Stream) -> bool {
         self.store.visible(stream).is_none() && self.store.staged(stream).is_none()
     }
 
     /// What acks mean, all of them, or what has to be brought into memory before that can be said.
-    fn understood(&self, acks: &[Said]) -> Result<Result<Vec<Ack>, exchange::Work>, Refusal> {
+    fn understood(&self, acks: &[AckText]) -> Result<Result<Vec<Ack>, exchange::Work>, Refusal> {
         let (mut understood, mut cold) = (Vec::with_capacity(acks.len()), Vec::new());
         for said in acks {
             match self.understood_one(said)? {
@@ -314,8 +314,8 @@ impl<S: Store> Streams<S> {
     }
 
     /// What an ack means: in a fork, the tokens of inherited offsets name the stream they are inherited from.
-    fn understood_one(&self, said: &Said) -> Result<Result<Ack, exchange::Work>, Refusal> {
-        // What is gone has no end to lie past, and no cursor worth moving: that refuses nobody's other acks.
+    fn understood_one(&self, said: &AckText) -> Result<Result<Ack, exchange::Work>, Refusal> {
+        // What is gone has no end to lie past, and no cursor worth moving: that refuses no other ack.
         let nothing = || Ok(Ok(Ack { stream: said.0.clone(), position: Position::Beginning }));
         let (path, Some(token)) = said else { return nothing() };
         let (owner, offset) = (token.incarnation, token.offset);
@@ -333,7 +333,7 @@ impl<S: Store> Streams<S> {
             if let Some(work) = self.store.cold(&stream, offset, 1) {
                 return Ok(Err(work));
             }
-            // Nobody could read on from there.
+            // No reader could go on from there.
             if self.store.read(&stream, offset, 1).is_ok_and(|read| read.inside) {
                 return Err(request::foreign_offset(&String::from_utf8_lossy(&token.encode())));
             }
@@ -350,14 +350,14 @@ impl<S: Store> Streams<S> {
         request: &Request<'_>,
         now: Now,
     ) -> Result<Served, Refusal> {
-        // A subscription that is gone says so before anybody is asked to prove anything about it.
+        // A subscription that is gone says so before a token is looked at.
         let slot = shared.slot(id).ok_or_else(|| self.absent(id))?;
         let keys = self.keys(shared, now)?;
         let aud = if verb == "callback" { Use::Callback } else { Use::Claim };
         let claims = request::bearer(request).ok_or(BadToken::Invalid);
         let claims = claims.and_then(|token| keys.verify(token, now.time_us)).map_err(unauthorized)?;
         let Work { wake_id, generation, acks, done } = request::work(request)?;
-        let fence = |held: &Held<S>| {
+        let fence = |held: &SubscriptionEntry<S>| {
             // PROTOCOL 7.3: a token is valid for its subscription alone.
             if claims.sub != id || claims.inc != held.incarnation || claims.aud != aud {
                 return Err(unauthorized(BadToken::Invalid));
@@ -367,7 +367,7 @@ impl<S: Store> Streams<S> {
         };
         // Who is not let in, or not any more, is told that, and nothing is read for them; nor for what is
         // said of streams that are not linked, which changes nothing.
-        let acks: Vec<Said> = self.locked(&slot, |held| {
+        let acks: Vec<AckText> = self.locked(&slot, |held| {
             let fence = fence(held)?;
             let let_in = held.subscription.ack(fence, &[], false, now.time_us);
             let_in.map_err(|why| Refusal::of(why, held.subscription.generation))?;

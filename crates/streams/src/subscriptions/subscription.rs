@@ -3,8 +3,17 @@
 //!
 //! A subscription is in one of four phases (PROTOCOL 7, 7.3):
 //!
-//! ```text
-//! ```
+//! | phase | ends by | and becomes |
+//! |---|---|---|
+//! | `Idle` | pending work: a wake of a new generation | `Waking` |
+//! | | a claim of pending work, of a new generation | `Held` |
+//! | `Waking` | the event's append to the wake stream | `Woken` |
+//! | | a webhook that accepts or calls back, or a claim | `Held` |
+//! | | a webhook that answers or calls back that it is done | `Idle` |
+//! | | an attempt that fails, after a backoff | `Waking` |
+//! | `Woken` | a claim | `Held` |
+//! | | no claim in time: the same wake once more | `Waking` |
+//! | `Held` | the end of the work or of the lease, or a release | `Idle` |
 //!
 //! Invariants: a generation grows by one with each wake and never otherwise; a cursor never moves back within
 //! an incarnation of its stream, and never past the end that was seen; a request with a stale generation or
@@ -59,7 +68,7 @@ pub(crate) struct Config {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Phase {
-    /// Nobody is at work, and no wake is under way.
+    /// No worker is at work, and no wake is under way.
     Idle,
     /// A wake was issued and is to be handed over.
     Waking {
@@ -70,7 +79,7 @@ pub(crate) enum Phase {
     },
     /// The wake's event lies in the wake stream.
     Woken,
-    /// Somebody is at work.
+    /// A worker is at work.
     Held {
         /// Who.
         holder: String,
@@ -102,7 +111,7 @@ pub(crate) struct Link {
 
 /// Where a stream visibly stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Seen {
+pub(crate) struct StreamPosition {
     pub(crate) incarnation: u64,
     pub(crate) base: u64,
     pub(crate) base_owner: u64,
@@ -110,7 +119,7 @@ pub(crate) struct Seen {
     pub(crate) tail_owner: u64,
 }
 
-impl Seen {
+impl StreamPosition {
     /// A link at the end of what was seen.
     pub(crate) fn linked_at_end(&self) -> Link {
         let at_end = Link { acked: self.tail, acked_owner: self.tail_owner, ..Link::default() };
@@ -212,7 +221,7 @@ pub(crate) enum Position {
     },
 }
 
-/// Whom a request says it speaks for.
+/// Which wake a request says it speaks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fence {
     /// Generation of the bearer's token.
@@ -228,7 +237,7 @@ pub(crate) struct Fence {
 pub(crate) enum Refused {
     /// PROTOCOL 7.3: the wake is not the present one, or is over.
     Fenced,
-    /// PROTOCOL 7.2: somebody holds the lease.
+    /// PROTOCOL 7.2: another worker holds the lease.
     AlreadyClaimed {
         /// Who.
         holder: String,
@@ -469,7 +478,7 @@ impl Subscription {
 
     /// What becomes of the link to a stream that was seen as given, or is gone; `None`: there is none to it.
     /// PROTOCOL 6.2: a stream that appears is linked before its first append.
-    pub(crate) fn observe(&self, path: &Arc<str>, seen: Option<Seen>) -> Option<Link> {
+    pub(crate) fn observe(&self, path: &Arc<str>, seen: Option<StreamPosition>) -> Option<Link> {
         match (self.links.get(path), seen) {
             (Some(link), Some(seen)) if link.incarnation == seen.incarnation => Some(seen.update(*link)),
             (Some(link), Some(seen)) => Some(seen.linked_at_base(*link)),

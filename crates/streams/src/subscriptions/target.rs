@@ -77,7 +77,7 @@ impl Target {
         self.host.parse().ok()
     }
 
-    /// Covered by the development exception: its addresses are known without asking anybody.
+    /// Covered by the development exception: its addresses are known without a resolver.
     pub fn is_development(&self) -> bool {
         let near = |address| matches!(address, IpAddr::V4(v4) if v4.octets()[..3] == [127, 0, 0]);
         !self.secure && (self.host == "localhost" || self.address().is_some_and(near))

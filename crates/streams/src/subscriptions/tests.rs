@@ -2,7 +2,7 @@
 //! hand and webhooks that answer when the test says so.
 
 use super::subscription::{
-    Ack, Change, Config as Wanted, Delivery, Fence, Link, Outcome, Phase, Position, Refused, Seen,
+    Ack, Change, Config as Wanted, Delivery, Fence, Link, Outcome, Phase, Position, Refused, StreamPosition,
     Subscription, backoff_ms,
 };
 use super::{Attempt, Driver, Subscriptions, encoding};
@@ -1450,7 +1450,8 @@ fn observe(
     tail: u64,
 ) {
     let incarnation = stream + 10;
-    let seen = Seen { incarnation, base: 0, base_owner: incarnation, tail, tail_owner: incarnation };
+    let seen =
+        StreamPosition { incarnation, base: 0, base_owner: incarnation, tail, tail_owner: incarnation };
     let link = subscription.observe(&name(stream), Some(seen));
     keep(subscription, notes, Change { links: BTreeMap::from([(name(stream), link)]), ..Change::default() });
 }
