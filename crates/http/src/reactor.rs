@@ -389,7 +389,8 @@ impl<S: Service> Http<S> {
         let now = Self::now(core);
         let service = &mut self.service;
         let failed = self.waiting.fail().map(|waiting| {
-            let reply = Reply { response: service.failed(now), manner: waiting.reply.manner };
+            let Reply { response, manner } = &waiting.reply;
+            let reply = Reply { response: service.failed_instead_of(response, now), manner: *manner };
             (waiting.key, waiting.sequence, reply, None)
         });
         let keys = hand_out(core, failed, std::mem::take(&mut self.keys));

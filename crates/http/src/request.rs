@@ -294,7 +294,10 @@ impl<S: Service> Http<S> {
                 self.append_latency.answered(&reply);
                 reply
             }
-            Stands::Failed(_) => Reply { response: self.service.failed(Self::now(at.core)), manner },
+            Stands::Failed(Waiting { reply, .. }) => {
+                let now = Self::now(at.core);
+                Reply { response: self.service.failed_instead_of(&reply.response, now), manner }
+            }
         };
         at.active.ready(sequence, reply);
     }

@@ -288,6 +288,13 @@ pub trait Service {
     /// The answer in place of an [`Answer::After`] whose ticket failed: the outcome is unknown.
     fn failed(&mut self, now: Now) -> Response;
 
+    /// The same, beside the answer that it replaces: a layer that added lines to that answer, by its request,
+    /// adds them to this one.
+    fn failed_instead_of(&mut self, answer: &Response, now: Now) -> Response {
+        let _ = answer;
+        self.failed(now)
+    }
+
     /// The topic got its first subscriber on this reactor: movements must be announced from now on.
     fn watch(&mut self, topic: &Self::Topic);
 

@@ -242,6 +242,15 @@ impl<S: Service> Service for Cors<S> {
         response
     }
 
+    fn failed_instead_of(&mut self, answer: &Response, now: Now) -> Response {
+        let mut response = self.inner.failed_instead_of(answer, now);
+        // Its request is gone; the page that could read the answer can read why there is none.
+        let added = |line: &&[u8]| line.starts_with(b"Access-Control-") || **line == b"Vary: Origin\r\n"[..];
+        let lines = answer.fields.split_inclusive(|byte| *byte == b'\n');
+        lines.filter(added).for_each(|line| response.fields.push(line));
+        response
+    }
+
     fn advance(&mut self, topic: &S::Topic, live: &Live, now: Now) -> Advance {
         let (live, asker) = behind(live);
         let mut advance = self.inner.advance(topic, &live, now);
@@ -360,6 +369,18 @@ mod tests {
         let mut cors = cors(&["*"]);
         for origin in [None, Some("https://a"), Some("null")] {
             assert_eq!(said(&mut cors, Method::Post, "/v1/stream/x", origin), (200, ALL.to_owned()));
+        }
+    }
+
+    #[test]
+    fn a_page_can_read_that_the_store_failed_where_it_could_have_read_the_answer() {
+        for origins in [&["*"][..], &["https://a", "https://b:8443"]] {
+            for (path, origin) in [("/v1/stream/x", Some("https://b:8443")), ("/v1/stream/x", None), ("/rpc", None)] {
+                let mut cors = cors(origins);
+                let Answer::Respond(response) = answer(&mut cors, Method::Post, path, origin) else { panic!() };
+                let failed = cors.failed_instead_of(&response, NOW);
+                assert_eq!(lines(&failed), lines(&response), "{origins:?} {path} {origin:?}");
+            }
         }
     }
 

@@ -48,6 +48,10 @@ macro_rules! pass_on {
         fn failed(&mut self, now: Now) -> Response {
             self.inner.failed(now)
         }
+
+        fn failed_instead_of(&mut self, answer: &Response, now: Now) -> Response {
+            self.inner.failed_instead_of(answer, now)
+        }
     };
     (@ watch) => {
         fn watch(&mut self, topic: &S::Topic) {
