@@ -8,9 +8,12 @@ use crate::patience::note_deadline;
 use crate::reactor::{Http, HttpCore};
 use crate::tls::Identity;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use thalweg_reactor::{Interest, Key};
-use thalweg_transport::same_user_or_root;
+use thalweg_sync::places::Places;
+use thalweg_transport::{Acceptor, same_user_or_root};
 use thalweg_wire::exchange::Service;
+use thalweg_wire::host::Hosts;
 
 /// Connections taken from one listener per turn: a storm of them does not keep the others waiting.
 const BATCH: usize = 64;
@@ -19,22 +22,79 @@ const BATCH_BEYOND: usize = 8;
 /// After which a listener is asked again when the process had no descriptor left.
 const RETRY_MS: u32 = 100;
 
+/// What a reactor accepts from.
+#[derive(Debug)]
+pub(crate) struct Listeners {
+    /// One per listener, by the index in its entry.
+    pub(crate) sockets: Vec<ListenSocket>,
+    /// The names of this server.
+    pub(crate) hosts: Hosts,
+    /// A list's memory, for the connections of one batch.
+    accepted: Vec<OwnedFd>,
+}
+
+impl Listeners {
+    pub(crate) fn new(sockets: Vec<ListenSocket>) -> Self {
+        Self { sockets, hosts: Hosts::default(), accepted: Vec::new() }
+    }
+}
+
+/// A listener, as one reactor accepts from it.
+#[derive(Debug)]
+pub(crate) struct ListenSocket {
+    pub(crate) acceptor: Acceptor,
+    /// How it is watched, but for a pause.
+    pub(crate) interest: Interest,
+    pub(crate) identity: Option<Identity>,
+    pub(crate) handed_over: bool,
+    pub(crate) same_user_only: bool,
+    pub(crate) known_hosts_only: bool,
+}
+
+/// The connections of a reactor.
+#[derive(Debug)]
+pub(crate) struct Admitted {
+    /// How many there are.
+    pub(crate) connections: usize,
+    /// Those of them that came when there was no room: see `overflow`.
+    pub(crate) overflow: usize,
+    /// The places of all reactors together, of which every other connection has one.
+    pub(crate) places: Arc<Places>,
+}
+
+impl Admitted {
+    pub(crate) fn new(places: Arc<Places>) -> Self {
+        Self { connections: 0, overflow: 0, places }
+    }
+
+    /// A connection is gone.
+    pub(crate) fn leave(&mut self, is_overflow: bool) {
+        self.connections -= 1;
+        if is_overflow {
+            self.overflow -= 1;
+        } else {
+            self.places.give();
+        }
+    }
+}
+
 impl<S: Service> Http<S> {
     /// Takes connections in, a bounded batch. How many there were.
     pub(crate) fn accept(&mut self, core: &mut HttpCore<S>, key: Key) -> usize {
         let (now, now_ms) = (Self::now(core), core.now_ms());
         self.date.refresh(core.wall_us());
         let places = self
+            .admitted
             .places
             .free()
-            .saturating_add(self.config.overflow_connections_max.saturating_sub(self.overflow_connections));
+            .saturating_add(self.config.overflow_connections_max.saturating_sub(self.admitted.overflow));
         let batch = places.clamp(BATCH_BEYOND, BATCH);
-        let Self { listen_sockets, service, date, meters, warnings, .. } = self;
+        let mut taken = std::mem::take(&mut self.listeners.accepted);
+        let Self { listeners, service, date, meters, warnings, .. } = self;
         let Some((entry, descriptor)) = core.entry_and_descriptor(key) else { return 0 };
-        let Some(socket) = listen_sockets.get_mut(usize::from(entry.flavour)) else { return 0 };
+        let Some(socket) = listeners.sockets.get_mut(usize::from(entry.flavour)) else { return 0 };
         let (same_user_only, naming) = (socket.same_user_only, socket.known_hosts_only);
         let identity = socket.identity.clone();
-        let mut taken = std::mem::take(&mut self.accepted);
         // A sealed peer would not understand.
         let mut shed = |connection: BorrowedFd<'_>| match identity {
             None => turn_away(service, date, meters, now, Limit::Descriptors, connection),
@@ -63,7 +123,7 @@ impl<S: Service> Http<S> {
             }
             self.admit(core, connection, identity.as_ref(), naming);
         }
-        self.accepted = taken;
+        self.listeners.accepted = taken;
         count
     }
 
@@ -75,13 +135,13 @@ impl<S: Service> Http<S> {
         naming: bool,
     ) {
         let greeted = identity.is_none() || self.has_room_for_handshake(core);
-        let room = greeted && self.places.take();
+        let room = greeted && self.admitted.places.take();
         let overflow_connections_max = if identity.is_some() {
             0
         } else {
             self.config.overflow_connections_max.min(OVERFLOW_CONNECTIONS_MAX)
         };
-        if !room && self.overflow_connections >= overflow_connections_max {
+        if !room && self.admitted.overflow >= overflow_connections_max {
             let limit = if greeted { Limit::Connections } else { Limit::Handshakes };
             return self.refuse_connection(core, connection.as_fd(), identity, limit);
         }
@@ -92,14 +152,14 @@ impl<S: Service> Http<S> {
             Ok(key) => key,
             Err(rejected) => {
                 if room {
-                    self.places.give();
+                    self.admitted.places.give();
                 }
                 let rejected = rejected.descriptor;
                 return self.refuse_connection(core, rejected.as_fd(), identity, Limit::Connections);
             }
         };
-        self.connections += 1;
-        self.overflow_connections += usize::from(!room);
+        self.admitted.connections += 1;
+        self.admitted.overflow += usize::from(!room);
         self.meters.open();
         let patience_ms = match identity {
             Some(identity) => {
@@ -130,7 +190,7 @@ impl<S: Service> Http<S> {
         self.secure.handshakes() < self.config.handshakes_max
     }
 
-    /// Says to somebody who gets no place that there is none; a sealed peer would need the handshake first.
+    /// Tells a peer that there is no place for it; a sealed peer would need the handshake first.
     fn refuse_connection(
         &mut self,
         core: &mut HttpCore<S>,
@@ -153,11 +213,11 @@ impl<S: Service> Http<S> {
 
     /// Looks again whether there are descriptors.
     pub(crate) fn accept_again(&mut self, core: &mut HttpCore<S>, key: Key) {
-        let socket = core.entry(key).and_then(|entry| self.listen_sockets.get(usize::from(entry.flavour)));
+        let socket = core.entry(key).and_then(|entry| self.listeners.sockets.get(usize::from(entry.flavour)));
         let interest = socket.map_or(Interest::READ, |socket| socket.interest);
         match core.set_interest(key, interest) {
             Ok(()) => drop(self.accept(core, key)),
-            // Nobody tells of connections meanwhile.
+            // Connections are not reported meanwhile.
             Err(_) => core.set_timer(key, RETRY_MS),
         }
     }

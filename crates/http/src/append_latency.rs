@@ -26,7 +26,7 @@ impl AppendLatency {
         self.acted = true;
     }
 
-    /// An answer waited for nobody.
+    /// An answer was ready at once.
     pub(crate) fn answered(&mut self, reply: &Reply) {
         self.answered += u64::from(succeeded(reply));
     }

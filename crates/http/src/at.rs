@@ -3,7 +3,7 @@
 
 use crate::connection::{Active, Connection, Role};
 use crate::drive::role;
-use crate::reactor::{Gone, HttpCore};
+use crate::reactor::{ConnectionEnd, HttpCore};
 use thalweg_reactor::Key;
 use thalweg_wire::exchange::Service;
 
@@ -15,12 +15,12 @@ pub(crate) struct At<'a, S: Service> {
 
 impl<S: Service> At<'_, S> {
     /// Its role, unless it is gone.
-    pub(crate) fn role(&mut self) -> Result<Role, Gone> {
+    pub(crate) fn role(&mut self) -> Result<Role, ConnectionEnd> {
         role(self.core, self.key)
     }
 
     /// What is left of it in the slab.
-    pub(crate) fn entry(&mut self) -> Result<&mut Connection<S::Topic>, Gone> {
-        self.core.entry(self.key).ok_or(Gone::Close)
+    pub(crate) fn entry(&mut self) -> Result<&mut Connection<S::Topic>, ConnectionEnd> {
+        self.core.entry(self.key).ok_or(ConnectionEnd::Close)
     }
 }

@@ -99,8 +99,8 @@ impl<S: Service> Http<S> {
     }
 }
 
-/// Takes what came of a body in chunks. While that is no longer than a head may be, which is reserved by
-/// nobody and counted once for each connection, the memory it lies in is no larger either.
+/// Takes what came of a body in chunks. While that is no longer than a head may be, which is not
+/// reserved and counted once for each connection, the memory it lies in is no larger either.
 pub(crate) fn take_in(decoded: &mut Vec<u8>, chunk: &[u8], head_bytes_max: usize) {
     let wanted = decoded.len() + chunk.len();
     if decoded.capacity() < wanted && wanted <= head_bytes_max {

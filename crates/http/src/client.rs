@@ -181,7 +181,7 @@ impl Exchange {
 enum Unreceived {
     /// The connection broke.
     Socket(io::Error),
-    /// The peer is not who it should be, or somebody tampers.
+    /// The peer is not who it should be, or its bytes were changed on the way.
     Peer(io::Error),
 }
 

@@ -9,16 +9,18 @@
 //! earlier answer of the connection is still awaited. Its pages may have left memory by the time it may go.
 //! So the kernel is asked about them before they are sent, and the pool brings back what has left.
 //!
-//! Invariant: while a subscriber is in `cold`, a read of this reactor is still to be reported, or
-//! `cold_timer` is set. *Checked by* the tests in `tests/cold.rs`.
+//! Invariant: while a subscriber waits in [`ColdReads`], a read of this reactor is still to be reported, or
+//! its timer is set. *Checked by* the tests in `tests/cold.rs`.
 
 use crate::at::At;
 use crate::connection::Role;
 use crate::limit::Limit;
-use crate::live::Pumped;
+use crate::live::LiveProgress;
 use crate::patience::{now_ms, slow_ms};
-use crate::reactor::{Gone, Http, HttpCore, Message};
-use thalweg_reactor::{Key, Permit};
+use crate::reactor::{ConnectionEnd, Http, HttpCore, Message};
+use crate::timer::Timer;
+use std::collections::VecDeque;
+use thalweg_reactor::{Key, Permit, Pool};
 use thalweg_sys::disk::{bring_in, is_present};
 use thalweg_wire::exchange::{Announced, Live, Mode, Refusal, Service, Work};
 use thalweg_wire::piece::Piece;
@@ -28,6 +30,17 @@ use thalweg_wire::piece::Piece;
 const WARMINGS_MAX: u8 = 8;
 /// How long until a pool that other reactors filled is asked for room again.
 const ASK_AGAIN_MS: u32 = 10;
+
+/// What brings cold bytes in, and who waits for that.
+#[derive(Debug, Default)]
+pub(crate) struct ColdReads {
+    /// Without one, cold reads are done in place.
+    pub(crate) pool: Option<Pool>,
+    /// Connections that were put off because as many reads wait for the disk as may.
+    waiting: VecDeque<Key>,
+    /// After which they ask again, where no read of this reactor is to be reported.
+    timer: Timer,
+}
 
 /// What became of work that brings bytes in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,13 +70,13 @@ impl<S: Service> Http<S> {
         at: &mut At<'_, S>,
         live: Live,
         work: Work,
-    ) -> Result<Option<Pumped>, Gone> {
+    ) -> Result<Option<LiveProgress>, ConnectionEnd> {
         match self.warm(at, work) {
             Warming::Done if at.active.output.is_empty() => Ok(None),
-            Warming::Done | Warming::Begun => Ok(Some(Pumped::Parked)),
+            Warming::Done | Warming::Begun => Ok(Some(LiveProgress::Parked)),
             Warming::Full => {
                 self.await_warmth(at);
-                Ok(Some(Pumped::Parked))
+                Ok(Some(LiveProgress::Parked))
             }
             Warming::TooOften => {
                 self.meters.overload(Limit::ColdReads);
@@ -111,13 +124,13 @@ impl<S: Service> Http<S> {
     fn await_warmth(&mut self, at: &mut At<'_, S>) {
         at.active.warmings = 0;
         // Set already where others wait: they were the first.
-        let is_first = self.load.cold_reads() == 0 && self.cold.is_empty();
-        if is_first && !self.cold_timer.set(at.core, Role::Cold, ASK_AGAIN_MS) {
+        let is_first = self.load.cold_reads() == 0 && self.cold.waiting.is_empty();
+        if is_first && !self.cold.timer.set(at.core, Role::Cold, ASK_AGAIN_MS) {
             // No timer: the next turn has to do.
             return self.put_off(at);
         }
         if !std::mem::replace(&mut at.active.put_off, true) {
-            self.cold.push_back(at.key);
+            self.cold.waiting.push_back(at.key);
         }
     }
 
@@ -127,7 +140,7 @@ impl<S: Service> Http<S> {
         if at.active.warmings > WARMINGS_MAX {
             return Warming::TooOften;
         }
-        let Some(pool) = &self.pool else {
+        let Some(pool) = &self.cold.pool else {
             work();
             return Warming::Done;
         };
@@ -162,7 +175,7 @@ impl<S: Service> Http<S> {
     /// Lets a subscriber ask for room in the pool again: one, where the report of a read is to come that lets
     /// the next one ask; otherwise all of them.
     pub(crate) fn ask_pool_again(&mut self, core: &mut HttpCore<S>) {
-        while let Some(key) = self.cold.pop_front() {
+        while let Some(key) = self.cold.waiting.pop_front() {
             core.ready_later(Message::Resume { key });
             if self.load.cold_reads() > 0 && core.entry(key).is_some() {
                 break;

@@ -172,7 +172,7 @@ pub(crate) struct Manner {
 
 /// A live request that waits for the responses before it.
 #[derive(Debug)]
-pub(crate) struct Starting<T> {
+pub(crate) struct LiveRequest<T> {
     pub(crate) topic_id: u64,
     pub(crate) topic: T,
     pub(crate) live: Live,
@@ -200,7 +200,7 @@ pub(crate) struct Active<T> {
     pub(crate) ready_bytes: usize,
     /// How many of them the load counts; see `load`.
     pub(crate) stashed_bytes: usize,
-    pub(crate) starting: Option<Box<Starting<T>>>,
+    pub(crate) starting: Option<Box<LiveRequest<T>>>,
     /// Bytes the kernel did not take.
     pub(crate) output: Output,
     /// When the peer had last taken a stride of them, in the reactor's milliseconds.

@@ -2,7 +2,7 @@
 
 use crate::at::At;
 use crate::connection::Role;
-use crate::reactor::{Gone, Http, HttpCore};
+use crate::reactor::{ConnectionEnd, Http, HttpCore};
 use thalweg_reactor::Key;
 use thalweg_wire::exchange::Service;
 
@@ -20,7 +20,7 @@ impl<S: Service> Http<S> {
         for key in &keys {
             let listener = core.entry(*key).filter(|entry| entry.role == Role::Listener);
             let Some(number) = listener.map(|entry| usize::from(entry.flavour)) else { continue };
-            if self.listen_sockets.get(number).is_some_and(|socket| !socket.handed_over) {
+            if self.listeners.sockets.get(number).is_some_and(|socket| !socket.handed_over) {
                 // Bounded, should they come faster than they are taken in.
                 (0..BACKLOG_ROUNDS).take_while(|_| self.accept(core, *key) > 0).count();
             }
@@ -29,11 +29,11 @@ impl<S: Service> Http<S> {
         self.draining = true;
         core.set_timer(self.control, grace_ms);
         let keys: Vec<Key> = core.keys().collect();
-        tracing::debug!(connections = self.connections, grace_ms, "draining");
+        tracing::debug!(connections = self.admitted.connections, grace_ms, "draining");
         for key in keys {
             self.drain_one(core, key);
         }
-        if self.connections == 0 {
+        if self.admitted.connections == 0 {
             core.stop();
         }
     }
@@ -50,14 +50,14 @@ impl<S: Service> Http<S> {
 
     /// Serves a subscriber once more, which ends it: see `park`. One that is still busy with what it was
     /// sent ends when it has taken that.
-    fn drain_live(&mut self, at: &mut At<'_, S>) -> Result<(), Gone> {
+    fn drain_live(&mut self, at: &mut At<'_, S>) -> Result<(), ConnectionEnd> {
         if at.active.output.is_empty() { self.drive(at) } else { Ok(()) }
     }
 
     /// The grace is over: cuts whatever is left.
     pub(crate) fn cut(&mut self, core: &mut HttpCore<S>) {
         tracing::warn!(
-            connections = self.connections,
+            connections = self.admitted.connections,
             "the grace is over: cutting the connections that are left"
         );
         let keys: Vec<Key> = core.keys().collect();

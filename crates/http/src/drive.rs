@@ -3,9 +3,9 @@
 
 use crate::at::At;
 use crate::connection::Role;
-use crate::live::Pumped;
+use crate::live::LiveProgress;
 use crate::patience::now_ms;
-use crate::reactor::{Gone, Http, HttpCore};
+use crate::reactor::{ConnectionEnd, Http, HttpCore};
 use thalweg_reactor::{Interest, Key};
 use thalweg_transport::{Read, read, shutdown_write};
 use thalweg_wire::exchange::Service;
@@ -18,9 +18,9 @@ impl<S: Service> Http<S> {
     /// connection afterwards.
     pub(crate) fn with_active<W>(&mut self, core: &mut HttpCore<S>, key: Key, work: W)
     where
-        W: FnOnce(&mut Self, &mut At<'_, S>) -> Result<(), Gone>,
+        W: FnOnce(&mut Self, &mut At<'_, S>) -> Result<(), ConnectionEnd>,
     {
-        debug_assert!(self.segments.is_empty(), "another connection's bytes would be sent here");
+        debug_assert!(self.staged.segments.is_empty(), "another connection's bytes would be sent here");
         self.settle_batch(core, key);
         let Some(entry) = core.entry(key) else { return };
         if entry.role == Role::Lingering {
@@ -36,11 +36,14 @@ impl<S: Service> Http<S> {
                 // Whatever ends it, what was said before is sent before.
                 let _ = self.send_staged(at);
             }
-            // Nobody else is to be sent what it was not.
+            // What it was not sent is sent to no other connection.
             self.unstage();
         }
         self.batch.served -= 1;
-        debug_assert!(self.segments.is_empty(), "what was staged here would be sent to another connection");
+        debug_assert!(
+            self.staged.segments.is_empty(),
+            "what was staged here would be sent to another connection"
+        );
         match outcome {
             Ok(true) => self.keep_spare(core, active),
             Ok(false) => {
@@ -55,7 +58,9 @@ impl<S: Service> Http<S> {
                 // Closing with bytes unread would reset the connection, and could take the answer with it.
                 let answered = active.closing && !active.ended && active.output.is_empty();
                 self.keep_spare(core, active);
-                if gone == Gone::Linger || answered && matches!(discard(core, key), Some(Read::Bytes(_))) {
+                if gone == ConnectionEnd::Linger
+                    || answered && matches!(discard(core, key), Some(Read::Bytes(_)))
+                {
                     self.begin_lingering(core, key);
                 } else {
                     self.remove(core, key);
@@ -65,7 +70,7 @@ impl<S: Service> Http<S> {
     }
 
     /// Goes on until there is nothing to do but wait.
-    pub(crate) fn drive(&mut self, at: &mut At<'_, S>) -> Result<(), Gone> {
+    pub(crate) fn drive(&mut self, at: &mut At<'_, S>) -> Result<(), ConnectionEnd> {
         loop {
             let mut starved = false;
             while !starved && self.may_take(at) {
@@ -87,13 +92,13 @@ impl<S: Service> Http<S> {
             } else if let Some(starting) = at.active.starting.take() {
                 self.begin_live(at, *starting)?
             } else if at.active.closing {
-                return Err(if at.active.linger { Gone::Linger } else { Gone::Close });
+                return Err(if at.active.linger { ConnectionEnd::Linger } else { ConnectionEnd::Close });
             } else if starved || at.active.warming || at.active.put_off {
                 return Ok(());
             } else {
                 continue;
             };
-            if pumped == Pumped::Parked {
+            if pumped == LiveProgress::Parked {
                 return Ok(());
             }
         }
@@ -113,7 +118,7 @@ impl<S: Service> Http<S> {
 
     /// Puts interest, patience and buffers in order after whatever was done. `true`: nothing is in
     /// flight, and the connection is better off without its active part.
-    fn settle(&mut self, at: &mut At<'_, S>) -> Result<bool, Gone> {
+    fn settle(&mut self, at: &mut At<'_, S>) -> Result<bool, ConnectionEnd> {
         if at.active.ended && self.leave_batch(at.core, at.key) {
             // What the socket does not take of it keeps the connection.
             self.send_staged(at)?;
@@ -130,10 +135,10 @@ impl<S: Service> Http<S> {
         let live = at.role()? != Role::Request;
         // A peer that sends nothing more gets what it asked for; a subscriber that hung up gets nothing.
         if at.active.ended && if live { at.active.output.is_empty() } else { at.active.is_answered() } {
-            return Err(Gone::Close);
+            return Err(ConnectionEnd::Close);
         }
         if self.draining && !live && at.active.is_quiet() {
-            return Err(Gone::Close);
+            return Err(ConnectionEnd::Close);
         }
         let reads = !at.active.ended
             && if live { at.active.unread().len() < INPUT_KEPT_WHILE_LIVE } else { self.may_take(at) };
@@ -146,7 +151,7 @@ impl<S: Service> Http<S> {
         };
         if at.core.interest(at.key) != Some(interest) {
             self.meters.interest();
-            at.core.set_interest(at.key, interest).map_err(|_| Gone::Close)?;
+            at.core.set_interest(at.key, interest).map_err(|_| ConnectionEnd::Close)?;
         }
         if !live {
             self.set_patience(at, reads);
@@ -188,11 +193,11 @@ impl<S: Service> Http<S> {
 }
 
 /// The role of a connection; one that is gone says so.
-pub(crate) fn role<S: Service>(core: &mut HttpCore<S>, key: Key) -> Result<Role, Gone> {
-    core.entry(key).map(|entry| entry.role).ok_or(Gone::Close)
+pub(crate) fn role<S: Service>(core: &mut HttpCore<S>, key: Key) -> Result<Role, ConnectionEnd> {
+    core.entry(key).map(|entry| entry.role).ok_or(ConnectionEnd::Close)
 }
 
-/// Reads what a peer still sends, for nobody. `None`: it is gone.
+/// Reads and drops what a peer still sends. `None`: the connection is gone.
 fn discard<S: Service>(core: &mut HttpCore<S>, key: Key) -> Option<Read> {
     let mut waste = core.take_buffer();
     let got = core.descriptor(key).and_then(|descriptor| read(descriptor, &mut waste).ok());

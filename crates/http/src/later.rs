@@ -4,6 +4,8 @@
 
 use crate::connection::{Active, Connection, Manner, Reply, Role};
 use crate::reactor::{Http, HttpCore, hand_out};
+use crate::timer::Timer;
+use std::collections::HashMap;
 use std::io;
 use std::os::fd::OwnedFd;
 use thalweg_reactor::{Core, Interest, Key, Sequence};
@@ -11,6 +13,19 @@ use thalweg_wire::exchange::{Response, Service};
 
 /// What one answer may lead to (requests behind it, which lead to more) before others have their turn.
 const ROUNDS_MAX: usize = 8;
+
+/// What the service is going to bring.
+#[derive(Debug, Default)]
+pub(crate) struct Later {
+    /// Where answers are awaited, by their names.
+    pub(crate) awaited: HashMap<u64, Awaited>,
+    /// Those that it just brought.
+    brought: Vec<(u64, Response)>,
+    /// It is to look before this turn ends.
+    pub(crate) owes_look: bool,
+    /// After which it looks again.
+    ticker: Timer,
+}
 
 /// Where an answer is awaited.
 #[derive(Debug)]
@@ -41,14 +56,14 @@ impl<S: Service> Http<S> {
         let sequence = active.replies.expect();
         active.awaited += u32::from(manner.writes);
         active.later.push(later);
-        self.later.insert(later, Awaited { key, sequence, manner });
-        self.owes_look = true;
+        self.later.awaited.insert(later, Awaited { key, sequence, manner });
+        self.later.owes_look = true;
     }
 
     /// The connection that waited for these answers is gone.
     pub(crate) fn forget_later(&mut self, active: &mut Active<S::Topic>) {
         for later in active.later.drain(..) {
-            self.later.remove(&later);
+            self.later.awaited.remove(&later);
             self.service.gone(later);
         }
     }
@@ -56,11 +71,11 @@ impl<S: Service> Http<S> {
     /// Asks the service for what it was going to bring, and lets the connections go on that waited for it.
     pub(crate) fn look(&mut self, core: &mut HttpCore<S>) {
         for _ in 0..ROUNDS_MAX {
-            self.owes_look = false;
+            self.later.owes_look = false;
             let now = Self::now(core);
-            let mut brought: Vec<(u64, Response)> = std::mem::take(&mut self.brought);
+            let mut brought: Vec<(u64, Response)> = std::mem::take(&mut self.later.brought);
             let patience_ms = self.service.look(now, &mut |later, response| brought.push((later, response)));
-            let later = &mut self.later;
+            let later = &mut self.later.awaited;
             let replies = brought.drain(..).filter_map(|(name, response)| {
                 let Awaited { key, sequence, manner } = later.remove(&name)?;
                 Some((name, key, sequence, Reply { response, manner }))
@@ -71,17 +86,17 @@ impl<S: Service> Http<S> {
                 replies.map(|(name, key, sequence, reply)| (key, sequence, reply, Some(name))),
                 keys,
             );
-            self.brought = brought;
+            self.later.brought = brought;
             self.drive_each(core, keys);
             if let Some(patience_ms) = patience_ms {
                 // Without a timer there is still every other event to look at.
-                self.ticker.set(core, Role::Attached, patience_ms.max(1));
+                self.later.ticker.set(core, Role::Attached, patience_ms.max(1));
             }
-            if !self.owes_look {
+            if !self.later.owes_look {
                 return;
             }
         }
-        self.owes_look = false;
+        self.later.owes_look = false;
         core.ready_later(crate::Message::Look);
     }
 }

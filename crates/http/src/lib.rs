@@ -7,6 +7,15 @@
 //! Beneath its connections lies TLS where a listener asks for it ([`tls`]). Beside them is the other side of
 //! one: a single request of our own, with or without TLS, as webhooks are called ([`client`]).
 //!
+//! | | |
+//! |---|---|
+//! | the handler | `reactor` says which part answers which event; `drive` moves a connection forward, in one order; `timer` |
+//! | connections | `connection` says what one is, `at` is one that something is done with; `accept`, `overflow`, `drain` |
+//! | bytes in | `receive`, then `request`; `bodies` that are still arriving |
+//! | bytes out | `send`, or many connections' at once: `send_batch` |
+//! | answers that wait | `live` for a topic, `later` for the service, `cold` for the disk |
+//! | bounds | `config`, `load`, `patience`; `limit` names what was met, `warnings` and `meters` tell of it; `append_latency` |
+//!
 //! Invariants, each with a test of its name in `tests/`:
 //! - responses leave in the order of their requests, whatever order their tickets complete in;
 //! - an idle connection (kept alive, parked long-poll or SSE) owns no buffer: its 24-byte slab entry is all;

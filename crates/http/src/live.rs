@@ -4,9 +4,9 @@
 //! same position in one walk over a topic are sent the same bytes, encoded once ([`Memo`]).
 
 use crate::at::At;
-use crate::connection::{Flags, Manner, Role, Starting};
+use crate::connection::{Flags, LiveRequest, Manner, Role};
 use crate::patience::{deadline_left_ms, note_deadline};
-use crate::reactor::{Gone, Http, HttpCore, Message};
+use crate::reactor::{ConnectionEnd, Http, HttpCore, Message};
 use bytes::Bytes;
 use std::sync::Arc;
 use thalweg_reactor::Key;
@@ -16,7 +16,7 @@ use thalweg_wire::http1::{CHUNK_END, Framing, LAST_CHUNK, chunk_head};
 
 /// Keeps a proxy from taking a silent stream for a dead one. Clients ignore comments.
 const COMMENT: &[u8] = b": keep-alive\n\n";
-/// When somebody is looked at again whose time ended while what it waits for was brought in.
+/// When a subscriber is looked at again whose time ended while its bytes were brought in.
 const LATE_MS: u32 = 100;
 /// Events of one subscriber per turn; a long history is sent over several, so that others come between.
 const ROUNDS_MAX: usize = 8;
@@ -27,7 +27,7 @@ const MEMO_MAX: usize = 16;
 
 /// What became of a live request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Pumped {
+pub(crate) enum LiveProgress {
     /// It waits: for a movement, for the socket, for the next turn.
     Parked,
     /// Its response is complete; the connection is between requests again.
@@ -36,7 +36,7 @@ pub(crate) enum Pumped {
 
 /// What a position is sent, ready for the wire.
 #[derive(Clone, Debug)]
-pub(crate) enum Step {
+enum Step {
     Wait,
     Events {
         /// The events, plain.
@@ -51,7 +51,7 @@ pub(crate) enum Step {
 
 /// Subscribers of a topic that moved, those already served taken out.
 #[derive(Debug)]
-pub(crate) struct Walk {
+struct Walk {
     topic_id: u64,
     keys: Vec<Key>,
     memo: Memo,
@@ -62,9 +62,18 @@ pub(crate) struct Walk {
 /// The steps of one walk, by position. It may outlive a movement of the topic: a subscriber that is then told
 /// to wait too early is served by the walk that the movement starts.
 #[derive(Debug, Default)]
-pub(crate) struct Memo {
+struct Memo {
     topic_id: Option<u64>,
     steps: Vec<(Live, Step)>,
+}
+
+/// The walks over the subscribers of topics that moved.
+#[derive(Debug, Default)]
+pub(crate) struct FanOut {
+    /// What the walk that is served now remembers.
+    memo: Memo,
+    /// Those that take more than one turn.
+    walks: Vec<Walk>,
 }
 
 impl<S: Service> Http<S> {
@@ -73,12 +82,12 @@ impl<S: Service> Http<S> {
     pub(crate) fn begin_live(
         &mut self,
         at: &mut At<'_, S>,
-        starting: Starting<S::Topic>,
-    ) -> Result<Pumped, Gone> {
+        starting: LiveRequest<S::Topic>,
+    ) -> Result<LiveProgress, ConnectionEnd> {
         if self.load.subscribers() >= self.config.subscribers_max {
             return self.refuse_subscriber(at, &starting);
         }
-        let Starting { topic_id, topic, live, head, lasts_ms, mut manner } = starting;
+        let LiveRequest { topic_id, topic, live, head, lasts_ms, mut manner } = starting;
         let sse = live.mode == Mode::Sse;
         manner.close |= self.draining || (sse && manner.legacy);
         let lifetime_ms = match live.mode {
@@ -112,16 +121,16 @@ impl<S: Service> Http<S> {
     }
 
     /// Sends the subscriber what there is, until it has all, its socket is full, or others want a turn.
-    pub(crate) fn pump(&mut self, at: &mut At<'_, S>) -> Result<Pumped, Gone> {
+    pub(crate) fn pump(&mut self, at: &mut At<'_, S>) -> Result<LiveProgress, ConnectionEnd> {
         for _ in 0..ROUNDS_MAX {
             if at.active.warming || at.active.put_off {
                 // The head of what just began may leave.
                 self.send_staged(at)?;
-                return Ok(Pumped::Parked);
+                return Ok(LiveProgress::Parked);
             }
-            let (topic_id, live) = position(at.core, at.key).ok_or(Gone::Close)?;
+            let (topic_id, live) = position(at.core, at.key).ok_or(ConnectionEnd::Close)?;
             // A walk is put off as a whole, so that what it encodes is encoded once.
-            if self.load.reads_wait() && self.memo.topic_id.is_none() {
+            if self.load.reads_wait() && self.fan_out.memo.topic_id.is_none() {
                 self.send_staged(at)?;
                 break;
             }
@@ -155,19 +164,24 @@ impl<S: Service> Http<S> {
                 }
             }
             if !at.active.output.is_empty() {
-                return Ok(Pumped::Parked);
+                return Ok(LiveProgress::Parked);
             }
         }
         self.put_off(at);
-        Ok(Pumped::Parked)
+        Ok(LiveProgress::Parked)
     }
 
     /// Nothing to send: the head at most. Draining, or of a peer that will say nothing more and may well wait
     /// for the rest of what it asked for, that is the end of it.
-    fn park(&mut self, at: &mut At<'_, S>, topic_id: u64, live: &Live) -> Result<Pumped, Gone> {
+    fn park(
+        &mut self,
+        at: &mut At<'_, S>,
+        topic_id: u64,
+        live: &Live,
+    ) -> Result<LiveProgress, ConnectionEnd> {
         if !self.draining && !at.active.ended {
             self.send_staged(at)?;
-            return Ok(Pumped::Parked);
+            return Ok(LiveProgress::Parked);
         }
         match live.mode {
             Mode::Sse => self.end_sse(at),
@@ -176,47 +190,56 @@ impl<S: Service> Http<S> {
     }
 
     /// Notes that the subscriber stands at `next` now; whether its body is chunked.
-    fn move_on(&mut self, core: &mut HttpCore<S>, key: Key, next: u64) -> Result<bool, Gone> {
+    fn move_on(&mut self, core: &mut HttpCore<S>, key: Key, next: u64) -> Result<bool, ConnectionEnd> {
         core.set_offset(key, next);
-        let entry = core.entry(key).ok_or(Gone::Close)?;
+        let entry = core.entry(key).ok_or(ConnectionEnd::Close)?;
         entry.flags.set(Flags::OPENED, true);
         entry.flavour &= !Live::UNOPENED;
         Ok(entry.flags.has(Flags::CHUNKED))
     }
 
     /// Ends the response with its last chunk, or with the connection.
-    pub(crate) fn end_sse(&mut self, at: &mut At<'_, S>) -> Result<Pumped, Gone> {
+    pub(crate) fn end_sse(&mut self, at: &mut At<'_, S>) -> Result<LiveProgress, ConnectionEnd> {
         let manner = self.end_live(at)?;
         let _ = self.leave_batch(at.core, at.key);
         if !manner.legacy {
             self.stage_bytes(LAST_CHUNK);
         }
         self.send_staged(at)?;
-        Ok(Pumped::Ended)
+        Ok(LiveProgress::Ended)
     }
 
     /// Ends the subscription with a whole response.
-    pub(crate) fn respond_live(&mut self, at: &mut At<'_, S>, response: &Response) -> Result<Pumped, Gone> {
-        let events_begun = at.role()? == Role::Sse && self.segments.is_empty();
+    pub(crate) fn respond_live(
+        &mut self,
+        at: &mut At<'_, S>,
+        response: &Response,
+    ) -> Result<LiveProgress, ConnectionEnd> {
+        let events_begun = at.role()? == Role::Sse && self.staged.segments.is_empty();
         let manner = self.end_live(at)?;
         if events_begun {
             let _ = self.leave_batch(at.core, at.key);
             self.send_staged(at)?;
             // The head of another response has left: the only word left to say is the connection's end.
             at.active.closing = true;
-            return Ok(Pumped::Ended);
+            return Ok(LiveProgress::Ended);
         }
         // An SSE head that was staged but not sent gives way.
         self.unstage();
         self.date.refresh(at.core.wall_us());
         self.stage_response(response, manner);
         self.send_staged(at)?;
-        Ok(Pumped::Ended)
+        Ok(LiveProgress::Ended)
     }
 
-    fn answer_deadline(&mut self, at: &mut At<'_, S>, topic_id: u64, live: &Live) -> Result<Pumped, Gone> {
+    fn answer_deadline(
+        &mut self,
+        at: &mut At<'_, S>,
+        topic_id: u64,
+        live: &Live,
+    ) -> Result<LiveProgress, ConnectionEnd> {
         let now = Self::now(at.core);
-        let topic = at.core.topic(topic_id).ok_or(Gone::Close)?;
+        let topic = at.core.topic(topic_id).ok_or(ConnectionEnd::Close)?;
         let response = self.service.deadline(topic, live, now);
         self.respond_live(at, &response)
     }
@@ -233,7 +256,7 @@ impl<S: Service> Http<S> {
     }
 
     /// Unsubscribes; the connection is between requests again, or closing. How its response is to end.
-    fn end_live(&mut self, at: &mut At<'_, S>) -> Result<Manner, Gone> {
+    fn end_live(&mut self, at: &mut At<'_, S>) -> Result<Manner, ConnectionEnd> {
         self.unsubscribe(at.core, at.key, Role::Request);
         let draining = self.draining;
         let entry = at.entry()?;
@@ -247,18 +270,20 @@ impl<S: Service> Http<S> {
 
     /// What a position is sent, from the memo during a walk; or what has to be brought into memory first.
     fn step(&mut self, core: &mut HttpCore<S>, topic_id: u64, live: &Live) -> Result<Step, Work> {
-        let remembers = self.memo.topic_id == Some(topic_id);
-        if remembers && let Some((_, step)) = self.memo.steps.iter().rev().find(|(known, _)| known == live) {
+        let remembers = self.fan_out.memo.topic_id == Some(topic_id);
+        if remembers
+            && let Some((_, step)) = self.fan_out.memo.steps.iter().rev().find(|(known, _)| known == live)
+        {
             return Ok(step.clone());
         }
         let now = Self::now(core);
         let Some(topic) = core.topic(topic_id) else { return Ok(Step::Wait) };
         let step = ready_for_the_wire(self.service.advance(topic, live, now))?;
         if remembers {
-            if self.memo.steps.len() == MEMO_MAX {
-                self.memo.steps.remove(0);
+            if self.fan_out.memo.steps.len() == MEMO_MAX {
+                self.fan_out.memo.steps.remove(0);
             }
-            self.memo.steps.push((*live, step.clone()));
+            self.fan_out.memo.steps.push((*live, step.clone()));
         }
         Ok(step)
     }
@@ -266,7 +291,7 @@ impl<S: Service> Http<S> {
     /// A topic moved: takes the announcement up first, so that the next movement is announced anew, then
     /// walks its subscribers. A movement during a long walk starts another one when that is over.
     pub(crate) fn fan_out(&mut self, core: &mut HttpCore<S>, topic_id: u64) {
-        if let Some(walk) = self.walks.iter_mut().find(|walk| walk.topic_id == topic_id) {
+        if let Some(walk) = self.fan_out.walks.iter_mut().find(|walk| walk.topic_id == topic_id) {
             walk.again = true;
             return;
         }
@@ -274,24 +299,26 @@ impl<S: Service> Http<S> {
         self.service.acknowledge(topic);
         let mut keys = std::mem::take(&mut self.keys);
         core.subscribers(topic_id, &mut keys);
-        let mut memo = Memo { topic_id: Some(topic_id), steps: std::mem::take(&mut self.memo.steps) };
+        let mut memo = Memo { topic_id: Some(topic_id), steps: std::mem::take(&mut self.fan_out.memo.steps) };
         self.serve_each(core, topic_id, &mut keys, &mut memo);
         if keys.is_empty() {
             memo.steps.clear();
-            (self.keys, self.memo.steps) = (keys, memo.steps);
+            (self.keys, self.fan_out.memo.steps) = (keys, memo.steps);
         } else {
-            self.walks.push(Walk { topic_id, keys, memo, again: false });
+            self.fan_out.walks.push(Walk { topic_id, keys, memo, again: false });
             core.ready_later(Message::Walk { topic_id });
         }
     }
 
     /// Goes on with a walk that is longer than one turn's share.
     pub(crate) fn walk_on(&mut self, core: &mut HttpCore<S>, topic_id: u64) {
-        let Some(place) = self.walks.iter().position(|walk| walk.topic_id == topic_id) else { return };
-        let mut walk = self.walks.swap_remove(place);
+        let Some(place) = self.fan_out.walks.iter().position(|walk| walk.topic_id == topic_id) else {
+            return;
+        };
+        let mut walk = self.fan_out.walks.swap_remove(place);
         self.serve_each(core, topic_id, &mut walk.keys, &mut walk.memo);
         if !walk.keys.is_empty() {
-            self.walks.push(walk);
+            self.fan_out.walks.push(walk);
             core.ready_later(Message::Walk { topic_id });
         } else if walk.again {
             self.fan_out(core, topic_id);
@@ -303,7 +330,7 @@ impl<S: Service> Http<S> {
     fn serve_each(&mut self, core: &mut HttpCore<S>, topic_id: u64, keys: &mut Vec<Key>, memo: &mut Memo) {
         let span =
             tracing::debug_span!("fan_out", topic = topic_id, served = tracing::field::Empty).entered();
-        std::mem::swap(&mut self.memo, memo);
+        std::mem::swap(&mut self.fan_out.memo, memo);
         let (begun_ns, mut served) = (monotonic_ns(), 0);
         self.batch.begin(keys.len());
         for _ in 0..SLICE {
@@ -321,7 +348,7 @@ impl<S: Service> Http<S> {
         self.end_batch(core);
         span.record("served", served);
         self.meters.fan_out(served, (monotonic_ns() - begun_ns) / 1_000);
-        std::mem::swap(&mut self.memo, memo);
+        std::mem::swap(&mut self.fan_out.memo, memo);
     }
 
     /// The moment of a long-poll's deadline, an SSE comment, or an SSE response's end.

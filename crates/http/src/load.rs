@@ -14,12 +14,13 @@
 //! `tests/later.rs`.
 
 use crate::at::At;
-use crate::connection::{Active, Peer, Role, Starting};
+use crate::connection::{Active, LiveRequest, Peer, Role};
 use crate::limit::Limit;
-use crate::live::Pumped;
+use crate::live::LiveProgress;
 use crate::overflow::CONNECTIONS;
 use crate::patience::{LOOK_AGAIN_MS, now_ms, slow_ms};
-use crate::reactor::{Gone, Http, HttpCore, Message};
+use crate::reactor::{ConnectionEnd, Http, HttpCore, Message};
+use crate::timer::Timer;
 use thalweg_reactor::Key;
 use thalweg_wire::exchange::{Announced, Refusal, Service, Weight};
 
@@ -52,11 +53,19 @@ pub(crate) struct Load {
     resuming: bool,
     /// Writes came when last asked.
     writes_come: bool,
-    /// Until the rest_timer's timer.
+    /// Large reads rest, until the timer of [`Resting`].
     rests: bool,
     /// When the slow readers were last looked for and did not make enough room.
     looked_ms: u32,
     writes: Writes,
+}
+
+/// Connections that were put off since the rest began.
+#[derive(Debug, Default)]
+pub(crate) struct Resting {
+    keys: Vec<Key>,
+    /// After which they go on.
+    timer: Timer,
 }
 
 /// What was seen of the number that grows with writes.
@@ -194,15 +203,15 @@ impl<S: Service> Http<S> {
     pub(crate) fn refuse_subscriber(
         &mut self,
         at: &mut At<'_, S>,
-        starting: &Starting<S::Topic>,
-    ) -> Result<Pumped, Gone> {
+        starting: &LiveRequest<S::Topic>,
+    ) -> Result<LiveProgress, ConnectionEnd> {
         self.meters.overload(Limit::Subscribers);
         let announced = Announced { live: Some(starting.live), ..Announced::default() };
         let response = self.service.refuse(&SUBSCRIBERS, announced, Self::now(at.core));
         self.date.refresh(at.core.wall_us());
         self.stage_response(&response, starting.manner);
         self.send_staged(at)?;
-        Ok(Pumped::Ended)
+        Ok(LiveProgress::Ended)
     }
 
     /// Leaves what reads as it is, until the next turn or until the rest is over.
@@ -214,7 +223,7 @@ impl<S: Service> Http<S> {
 
     fn queue(&mut self, core: &mut HttpCore<S>, key: Key) {
         if self.load.rests {
-            self.resting.push(key);
+            self.resting.keys.push(key);
         } else {
             core.ready_later(Message::Resume { key });
         }
@@ -257,8 +266,8 @@ impl<S: Service> Http<S> {
         }
         let took_ms = (core.fresh_now_ms() as u32).wrapping_sub(now_ms);
         let rest_ms = took_ms.saturating_mul(REST_PARTS).clamp(*REST_MS.start(), *REST_MS.end());
-        // Without a timer nobody would end it.
-        self.load.rests = self.rest_timer.set(core, Role::RestTimer, rest_ms);
+        // Without a timer it would not end.
+        self.load.rests = self.resting.timer.set(core, Role::RestTimer, rest_ms);
         if self.load.rests {
             self.meters.rest();
         }
@@ -267,7 +276,7 @@ impl<S: Service> Http<S> {
     /// Lets go on what rested, one turn's share of it after the other.
     pub(crate) fn end_rest(&mut self, core: &mut HttpCore<S>) {
         self.load.rests = false;
-        self.resting.drain(..).for_each(|key| core.ready_later(Message::Resume { key }));
+        self.resting.keys.drain(..).for_each(|key| core.ready_later(Message::Resume { key }));
     }
 
     /// Begins the next turn's account; parts with the slowest readers if more is unsent than may be.
@@ -286,9 +295,9 @@ impl<S: Service> Http<S> {
         self.warnings.reached(core.now_ms(), self.meters.overloads());
     }
 
-    /// Cuts readers until there is `enough` room, who have taken no stride for longest first, and none that
-    /// has taken one within `slow_ms`. What they miss they get from where they stood: the last event they
-    /// took says where that is.
+    /// Cuts readers until there is `enough` room: those that have taken no stride for longest first, and none
+    /// that has taken one within `slow_ms`. What they miss they get from where they stood: the last event
+    /// they took says where that is.
     fn part_with_slowest(&mut self, core: &mut HttpCore<S>, slow_ms: u32, enough: impl Fn(&Load) -> bool) {
         let now_ms = now_ms(core);
         let keys: Vec<Key> = core.keys().collect();

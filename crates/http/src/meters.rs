@@ -67,7 +67,7 @@ pub struct Traffic {
     pub bodies_bytes: u64,
     /// TLS handshakes that came to their end.
     pub handshakes: u64,
-    /// TLS handshakes that did not: of peers that speak something else, or trust somebody else.
+    /// TLS handshakes that did not: of peers that speak something else, or do not trust this server.
     pub handshakes_failed: u64,
     /// Subscribers served because their topic moved.
     pub deliveries: u64,

@@ -6,7 +6,7 @@
 //! a client for which there is no descriptor, by means of the one that is kept for that. Only a client that
 //! speaks TLS is closed without an answer.
 //!
-//! Invariants: every connection but these has one of `places`; `overflow_connections` is the number of
+//! Invariants: every connection but these has one of `places`; `overflow` is the number of
 //! entries with [`Flags::OVERFLOW`], all of them connections; such a connection keeps the deadline that it
 //! was given when it was accepted. *Checked by* the tests in `tests/overflow.rs`.
 
@@ -35,7 +35,7 @@ pub(crate) const CONNECTIONS: Refusal = Refusal {
 impl<S: Service> Http<S> {
     /// Whether a connection was accepted beyond `connections_max`.
     pub(crate) fn is_overflow(&self, core: &mut HttpCore<S>, key: Key) -> bool {
-        self.overflow_connections > 0 && core.entry(key).is_some_and(|entry| entry.flags.has(Flags::OVERFLOW))
+        self.admitted.overflow > 0 && core.entry(key).is_some_and(|entry| entry.flags.has(Flags::OVERFLOW))
     }
 
     /// Ends an overflow connection that sent no request in time.

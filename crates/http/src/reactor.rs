@@ -1,19 +1,19 @@
 //! The handler itself: what it keeps per reactor, and which part answers which event.
 
+use crate::accept::{Admitted, ListenSocket, Listeners};
 use crate::append_latency::{AppendLatency, succeeded};
 use crate::bodies::Bodies;
+use crate::cold::ColdReads;
 use crate::config::{Config, OVERFLOW_CONNECTIONS_MAX};
 use crate::connection::{Active, Connection, Flags, Reply, Role};
-use crate::later::Awaited;
-use crate::live::{Memo, Walk};
-use crate::load::Load;
+use crate::later::Later;
+use crate::live::FanOut;
+use crate::load::{Load, Resting};
 use crate::meters::{Calls, Meters};
-use crate::send::Segment;
+use crate::send::Staged;
 use crate::send_batch::SendBatch;
-use crate::timer::Timer;
 use crate::tls::{Identity, Secure};
 use crate::warnings::Warnings;
-use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use thalweg_queue::ByTicket;
 use thalweg_reactor::{Core, Handler, Interest, Key, Pool, Readiness, Sequence};
 use thalweg_sync::places::Places;
 use thalweg_transport::Acceptor;
-use thalweg_wire::exchange::{Now, Response, Service};
+use thalweg_wire::exchange::{Now, Service};
 use thalweg_wire::host::Hosts;
 use thalweg_wire::http1::{Date, Heads};
 
@@ -104,7 +104,7 @@ pub(crate) struct Waiting {
 
 /// How a connection ends, on its way up to `with_active`, which ends it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Gone {
+pub(crate) enum ConnectionEnd {
     /// Close the socket now.
     Close,
     /// Say that nothing more comes, and read until the peer has understood.
@@ -130,72 +130,37 @@ pub struct Listening {
     pub known_hosts_only: bool,
 }
 
-/// A listener, as one reactor accepts from it.
-#[derive(Debug)]
-pub(crate) struct ListenSocket {
-    pub(crate) acceptor: Acceptor,
-    /// How it is watched, but for a pause.
-    pub(crate) interest: Interest,
-    pub(crate) identity: Option<Identity>,
-    pub(crate) handed_over: bool,
-    pub(crate) same_user_only: bool,
-    pub(crate) known_hosts_only: bool,
-}
-
 /// HTTP/1.1 for one service on one reactor.
 #[derive(Debug)]
 pub struct Http<S: Service> {
     pub(crate) service: S,
     pub(crate) config: Config,
     pub(crate) heads: Heads,
-    /// One per listener, by the index in its entry.
-    pub(crate) listen_sockets: Vec<ListenSocket>,
-    pub(crate) hosts: Hosts,
+    pub(crate) listeners: Listeners,
     pub(crate) secure: Secure,
-    pub(crate) accepted: Vec<OwnedFd>,
     pub(crate) warnings: Warnings,
     /// Carries the timer that ends a drain.
     pub(crate) control: Key,
-    pub(crate) connections: usize,
-    /// Of all reactors together.
-    pub(crate) places: Arc<Places>,
-    /// Those of them that came when there was no room: see `overflow`.
-    pub(crate) overflow_connections: usize,
+    pub(crate) admitted: Admitted,
     pub(crate) bodies: Bodies,
     pub(crate) load: Load,
+    pub(crate) resting: Resting,
+    pub(crate) cold: ColdReads,
     pub(crate) meters: Arc<Meters>,
     pub(crate) append_latency: AppendLatency,
     pub(crate) draining: bool,
+    /// Answers that wait for the store.
     pub(crate) waiting: ByTicket<Waiting>,
     pub(crate) date: Date,
-    /// Response heads and small bodies of the write being put together.
-    pub(crate) scratch: Vec<u8>,
-    pub(crate) segments: Vec<Segment>,
-    /// The status of a stream of events whose head is among them.
-    pub(crate) opening: Option<u16>,
+    pub(crate) staged: Staged,
+    pub(crate) batch: SendBatch,
+    pub(crate) fan_out: FanOut,
+    pub(crate) later: Later,
+    /// A list's memory, for the connections that are served one after the other.
     pub(crate) keys: Vec<Key>,
-    pub(crate) memo: Memo,
-    pub(crate) pool: Option<Pool>,
-    pub(crate) walks: Vec<Walk>,
-    /// Answers that the service brings later, by their names.
-    pub(crate) later: HashMap<u64, Awaited>,
-    /// Those that it just brought.
-    pub(crate) brought: Vec<(u64, Response)>,
-    /// The service is to look before this turn ends.
-    pub(crate) owes_look: bool,
-    /// After which the service looks again.
-    pub(crate) ticker: Timer,
-    /// After which what rests goes on.
-    pub(crate) rest_timer: Timer,
-    /// What was put off since the rest began.
-    pub(crate) resting: Vec<Key>,
-    /// Who was put off because as much waits for the disk as may.
-    pub(crate) cold: VecDeque<Key>,
-    /// After which they ask again, where no read of this reactor is to be reported.
-    pub(crate) cold_timer: Timer,
+    /// Active parts' memory, for the connections that need one next.
     #[expect(clippy::vec_box, reason = "the boxes themselves are what is kept: entries hold them")]
     pub(crate) spare: Vec<Box<Active<S::Topic>>>,
-    pub(crate) batch: SendBatch,
 }
 
 pub(crate) type HttpCore<S> = Core<Http<S>>;
@@ -213,7 +178,7 @@ impl<S: Service> Http<S> {
     ) -> io::Result<Self> {
         // Made now, so that a drain is not refused it.
         let control = core.insert_timer(Connection::new(Role::Control))?;
-        let mut listen_sockets = Vec::with_capacity(listeners.len());
+        let mut sockets = Vec::with_capacity(listeners.len());
         for (index, listening) in listeners.into_iter().enumerate() {
             let Listening { descriptor, shared, handed_over, identity, same_user_only, known_hosts_only } =
                 listening;
@@ -222,7 +187,7 @@ impl<S: Service> Http<S> {
             let interest = if shared { Interest::SHARED_LISTENER } else { Interest::READ };
             insert(core, descriptor, entry, interest)?;
             let acceptor = Acceptor::new()?;
-            listen_sockets.push(ListenSocket {
+            sockets.push(ListenSocket {
                 acceptor,
                 interest,
                 identity,
@@ -235,53 +200,42 @@ impl<S: Service> Http<S> {
             service,
             config,
             heads: Heads::new(config.head_limits),
-            listen_sockets,
-            hosts: Hosts::default(),
+            listeners: Listeners::new(sockets),
             secure: Secure::default(),
-            accepted: Vec::new(),
             warnings: Warnings::default(),
             control,
-            connections: 0,
-            places: Arc::new(Places::new(config.connections_max)),
-            overflow_connections: 0,
+            admitted: Admitted::new(Arc::new(Places::new(config.connections_max))),
             bodies: Bodies::default(),
             load: Load::default(),
+            resting: Resting::default(),
+            cold: ColdReads::default(),
             meters: Arc::default(),
             append_latency: AppendLatency::default(),
             draining: false,
             waiting: ByTicket::new(),
             date: Date::at(core.wall_us()),
-            scratch: Vec::new(),
-            segments: Vec::new(),
-            opening: None,
-            keys: Vec::new(),
-            memo: Memo::default(),
-            pool: None,
-            walks: Vec::new(),
-            later: HashMap::new(),
-            brought: Vec::new(),
-            owes_look: false,
-            ticker: Timer::default(),
-            rest_timer: Timer::default(),
-            resting: Vec::new(),
-            cold: VecDeque::new(),
-            cold_timer: Timer::default(),
-            spare: Vec::new(),
+            staged: Staged::default(),
             batch: SendBatch::new(config.batched_sends),
+            fan_out: FanOut::default(),
+            later: Later::default(),
+            keys: Vec::new(),
+            spare: Vec::new(),
         })
     }
 
     /// Has cold reads done by `pool`; without one they are done in place.
     #[must_use]
-    pub fn with_pool(self, pool: Pool) -> Self {
-        Self { pool: Some(pool), ..self }
+    pub fn with_pool(mut self, pool: Pool) -> Self {
+        self.cold.pool = Some(pool);
+        self
     }
 
     /// Goes by these names where a listener is for [known hosts only](Listening::known_hosts_only), beside
     /// addresses and `localhost`.
     #[must_use]
-    pub fn with_hosts(self, hosts: Arc<[String]>) -> Self {
-        Self { hosts: Hosts::new(hosts), ..self }
+    pub fn with_hosts(mut self, hosts: Arc<[String]>) -> Self {
+        self.listeners.hosts = Hosts::new(hosts);
+        self
     }
 
     /// Counts where others read it.
@@ -293,8 +247,9 @@ impl<S: Service> Http<S> {
     /// Has as many connections as there are places, which other reactors take, too;
     /// [`Config::connections_max`] says how many there are in all.
     #[must_use]
-    pub fn with_places(self, places: Arc<Places>) -> Self {
-        Self { places, ..self }
+    pub fn with_places(mut self, places: Arc<Places>) -> Self {
+        self.admitted.places = places;
+        self
     }
 
     /// The service.
@@ -340,14 +295,9 @@ impl<S: Service> Http<S> {
         }
         self.load.leave(removed.entry.role);
         if removed.entry.role.is_connection() {
-            self.connections -= 1;
-            if removed.entry.flags.has(Flags::OVERFLOW) {
-                self.overflow_connections -= 1;
-            } else {
-                self.places.give();
-            }
+            self.admitted.leave(removed.entry.flags.has(Flags::OVERFLOW));
             self.meters.close();
-            if self.draining && self.connections == 0 {
+            if self.draining && self.admitted.connections == 0 {
                 core.stop();
             }
         }
@@ -410,7 +360,7 @@ impl<S: Service> Http<S> {
     fn count(&self, core: &mut HttpCore<S>) -> ConnectionCounts {
         let keys: Vec<Key> = core.keys().collect();
         let mut counts = ConnectionCounts {
-            waiting: self.waiting.len() + self.later.len(),
+            waiting: self.waiting.len() + self.later.awaited.len(),
             cold: self.load.cold_reads(),
             rests: self.meters.rests(),
             calls: self.meters.calls(),
@@ -515,7 +465,7 @@ impl<S: Service> Handler for Http<S> {
     fn turn_ended(&mut self, core: &mut Core<Self>) {
         // Answers leave first: no client waits for what the service does now.
         self.end_turn_batch(core);
-        if self.owes_look {
+        if self.later.owes_look {
             self.look(core);
         }
         self.service.turn_ended();

@@ -2,8 +2,8 @@
 
 use crate::at::At;
 use crate::connection::{Body, Connection, Role};
-use crate::reactor::{Gone, Http, HttpCore};
-use crate::tls::Filled;
+use crate::reactor::{ConnectionEnd, Http, HttpCore};
+use crate::tls::ReadOutcome;
 use std::io;
 use thalweg_reactor::{Interest, Key};
 use thalweg_transport::{Read, read};
@@ -16,7 +16,7 @@ const ROOM_BYTES: usize = 256 * 1024;
 
 impl<S: Service> Http<S> {
     /// Reads what is there and goes on.
-    pub(crate) fn receive(&mut self, at: &mut At<'_, S>) -> Result<(), Gone> {
+    pub(crate) fn receive(&mut self, at: &mut At<'_, S>) -> Result<(), ConnectionEnd> {
         let filled = self.fill_any(at)?;
         self.hear(at, filled)
     }
@@ -48,16 +48,16 @@ impl<S: Service> Http<S> {
 
     /// Goes on with what was read, and reads on. A read that leaves room in the buffer has emptied the
     /// socket, so it is not asked again: a request in one piece costs one call.
-    pub(crate) fn hear(&mut self, at: &mut At<'_, S>, mut filled: Filled) -> Result<(), Gone> {
+    pub(crate) fn hear(&mut self, at: &mut At<'_, S>, mut filled: ReadOutcome) -> Result<(), ConnectionEnd> {
         let mut rounds = 1..ROUNDS_MAX;
         loop {
             match filled {
-                Filled::Nothing => return Ok(()),
-                Filled::End => at.active.ended = true,
-                Filled::Some { .. } => {}
+                ReadOutcome::Nothing => return Ok(()),
+                ReadOutcome::End => at.active.ended = true,
+                ReadOutcome::Some { .. } => {}
             }
             self.drive(at)?;
-            let is_all = at.active.ended || matches!(filled, Filled::Some { drained: true });
+            let is_all = at.active.ended || matches!(filled, ReadOutcome::Some { drained: true });
             if is_all || !self.reads_on(at)? || rounds.next().is_none() {
                 return Ok(());
             }
@@ -66,36 +66,36 @@ impl<S: Service> Http<S> {
     }
 
     /// Whether what came was all used, so that more may be read for the same turn.
-    fn reads_on(&self, at: &mut At<'_, S>) -> Result<bool, Gone> {
+    fn reads_on(&self, at: &mut At<'_, S>) -> Result<bool, ConnectionEnd> {
         let waits = at.active.closing || at.active.put_off || !at.active.is_answered();
         Ok(!waits && at.role()? == Role::Request)
     }
 
     /// Reads what is there, sealed or not.
-    pub(crate) fn fill_any(&mut self, at: &mut At<'_, S>) -> Result<Filled, Gone> {
+    pub(crate) fn fill_any(&mut self, at: &mut At<'_, S>) -> Result<ReadOutcome, ConnectionEnd> {
         if at.entry()?.secure { self.fill_sealed(at) } else { self.fill(at) }
     }
 
     /// Reads what is there.
-    fn fill(&mut self, at: &mut At<'_, S>) -> Result<Filled, Gone> {
+    fn fill(&mut self, at: &mut At<'_, S>) -> Result<ReadOutcome, ConnectionEnd> {
         make_room(at);
         let room = at.active.input.capacity() - at.active.input.len();
-        let descriptor = at.core.descriptor(at.key).ok_or(Gone::Close)?;
+        let descriptor = at.core.descriptor(at.key).ok_or(ConnectionEnd::Close)?;
         self.meters.read();
         let got = read(descriptor, &mut at.active.input);
         self.filled(got, room)
     }
 
     /// What a read came to that had so much room.
-    fn filled(&self, got: io::Result<Read>, room: usize) -> Result<Filled, Gone> {
+    fn filled(&self, got: io::Result<Read>, room: usize) -> Result<ReadOutcome, ConnectionEnd> {
         match got {
-            Ok(Read::WouldBlock) => Ok(Filled::Nothing),
-            Ok(Read::End) => Ok(Filled::End),
+            Ok(Read::WouldBlock) => Ok(ReadOutcome::Nothing),
+            Ok(Read::End) => Ok(ReadOutcome::End),
             Ok(Read::Bytes(bytes)) => {
                 self.meters.received(bytes);
-                Ok(Filled::Some { drained: bytes < room })
+                Ok(ReadOutcome::Some { drained: bytes < room })
             }
-            Err(_) => Err(Gone::Close),
+            Err(_) => Err(ConnectionEnd::Close),
         }
     }
 }

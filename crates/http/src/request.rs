@@ -2,7 +2,7 @@
 
 use crate::at::At;
 use crate::bodies;
-use crate::connection::{Active, Body, Manner, Peer, Reply, Starting};
+use crate::connection::{Active, Body, LiveRequest, Manner, Peer, Reply};
 use crate::limit::Limit;
 use crate::patience::Phase;
 use crate::reactor::{Http, HttpCore, Waiting};
@@ -14,7 +14,7 @@ use thalweg_wire::host::HOST_UNKNOWN;
 use thalweg_wire::http1::{BodyLength, ChunkedDecoder, Head, announced};
 
 /// What one attempt at a request came to.
-enum Taken<T> {
+enum RequestOutcome<T> {
     /// More bytes are needed.
     Nothing,
     /// The head is there; its body is still to come.
@@ -32,7 +32,7 @@ enum Taken<T> {
 }
 
 /// How a request lies that has come whole.
-struct Arrived {
+struct RequestBounds {
     /// Where it ends in the input.
     end: usize,
     /// Nothing has come behind it.
@@ -51,9 +51,9 @@ impl<S: Service> Http<S> {
         } else {
             self.take_plain(at, peer)
         };
-        at.active.held = matches!(taken, Taken::Held);
+        at.active.held = matches!(taken, RequestOutcome::Held);
         match taken {
-            Taken::Nothing => {
+            RequestOutcome::Nothing => {
                 let body = std::mem::replace(&mut at.active.body, Body::Unknown);
                 let fits = self.reserve_body(at, &body);
                 at.active.body = body;
@@ -62,7 +62,7 @@ impl<S: Service> Http<S> {
                 }
                 self.refuse_full(at);
             }
-            Taken::Head(body, expects_continue) => {
+            RequestOutcome::Head(body, expects_continue) => {
                 if !self.reserve_body(at, &body) {
                     self.refuse_full(at);
                     return true;
@@ -72,15 +72,15 @@ impl<S: Service> Http<S> {
                 // Chunks may be there already; of a counted body something is missing.
                 return matches!(at.active.body, Body::Chunked { .. });
             }
-            Taken::PutOff => {
+            RequestOutcome::PutOff => {
                 self.put_off(at);
                 return false;
             }
-            Taken::Held => return false,
-            Taken::Refused(refusal) => self.refuse(at, &refusal),
-            Taken::Denied(response) => self.end_with(at.active, response),
-            Taken::Whole { answer: Answer::Cold(work), .. } => self.warm_request(at, work),
-            Taken::Whole { answer, mut manner, end } => {
+            RequestOutcome::Held => return false,
+            RequestOutcome::Refused(refusal) => self.refuse(at, &refusal),
+            RequestOutcome::Denied(response) => self.end_with(at.active, response),
+            RequestOutcome::Whole { answer: Answer::Cold(work), .. } => self.warm_request(at, work),
+            RequestOutcome::Whole { answer, mut manner, end } => {
                 manner.close |= peer.overflow;
                 at.active.warmings = 0;
                 at.active.start = end;
@@ -97,21 +97,21 @@ impl<S: Service> Http<S> {
     }
 
     /// A request without a body or with a counted one: served where it lies, without a copy.
-    fn take_plain(&mut self, at: &mut At<'_, S>, peer: Peer) -> Taken<S::Topic> {
+    fn take_plain(&mut self, at: &mut At<'_, S>, peer: Peer) -> RequestOutcome<S::Topic> {
         let unread = &at.active.input[at.active.start..];
         if unread.is_empty()
             || matches!(at.active.body, Body::Fixed { total_bytes, .. } if unread.len() < total_bytes)
         {
-            return Taken::Nothing;
+            return RequestOutcome::Nothing;
         }
         let head = match self.heads.parse(at.key.slot(), &mut at.active.parser, unread) {
             Ok(Some(head)) => head,
-            Ok(None) => return Taken::Nothing,
-            Err(refusal) => return Taken::Refused(refusal),
+            Ok(None) => return RequestOutcome::Nothing,
+            Err(refusal) => return RequestOutcome::Refused(refusal),
         };
         let length = match head.body {
             BodyLength::Known(length) if length > self.config.body_bytes_max => {
-                return Taken::Refused(BODY_TOO_LARGE);
+                return RequestOutcome::Refused(BODY_TOO_LARGE);
             }
             BodyLength::Known(length) => length as usize,
             BodyLength::Chunked => {
@@ -128,7 +128,7 @@ impl<S: Service> Http<S> {
             let body = Body::Fixed { head_bytes: head.bytes, total_bytes };
             return self.admitted(at.core, &head, body, peer);
         }
-        let arrived = Arrived {
+        let arrived = RequestBounds {
             end: at.active.start + total_bytes,
             is_last: unread.len() == total_bytes,
             behind_writes: at.active.awaited > 0,
@@ -143,32 +143,32 @@ impl<S: Service> Http<S> {
         head: &Head<'_>,
         body: &[u8],
         peer: Peer,
-        Arrived { end, is_last, behind_writes }: Arrived,
-    ) -> Taken<S::Topic> {
+        RequestBounds { end, is_last, behind_writes }: RequestBounds,
+    ) -> RequestOutcome<S::Topic> {
         if behind_writes && matches!(head.method, Method::Get | Method::Head) {
             // RFC 9112 9.3.2: what follows a write in the same connection sees it, so it waits for it.
-            return Taken::Held;
+            return RequestOutcome::Held;
         }
         let asked = request(head, body, peer);
         let weight = self.service.weight(&asked);
         if let Some(refusal) = self.unheard(core, &asked, weight, peer) {
             let answer =
                 Answer::Respond(self.service.refuse(&refusal, Announced::of(&asked), Self::now(core)));
-            return Taken::Whole { answer, manner: manner(head), end };
+            return RequestOutcome::Whole { answer, manner: manner(head), end };
         }
         if self.load.is_spent() && weight == Weight::Read {
-            return Taken::PutOff;
+            return RequestOutcome::PutOff;
         }
         let alone = self.is_alone(core);
         self.service.alone(alone && is_last);
         let _span = span(head).entered();
         let manner = Manner { appends: self.service.appends(&asked), ..manner(head) };
         let answer = self.service.call(&asked, Self::now(core));
-        Taken::Whole { answer, manner, end }
+        RequestOutcome::Whole { answer, manner, end }
     }
 
-    /// Whether nobody waits while a request is answered: for the rest of this turn, or for an answer that
-    /// goes with others.
+    /// Whether no connection waits while a request is answered: neither for the rest of this turn, nor for an
+    /// answer that goes with others.
     fn is_alone(&self, core: &HttpCore<S>) -> bool {
         core.alone() && self.batch.is_empty()
     }
@@ -180,15 +180,15 @@ impl<S: Service> Http<S> {
         head: &Head<'_>,
         body: Body,
         peer: Peer,
-    ) -> Taken<S::Topic> {
+    ) -> RequestOutcome<S::Topic> {
         let asked = request(head, &[], peer);
         let weight = self.service.weight(&asked);
         if let Some(refusal) = self.unheard(core, &asked, weight, peer) {
-            return Taken::Refused(refusal);
+            return RequestOutcome::Refused(refusal);
         }
         match self.service.admit(&asked, Self::now(core)) {
-            Some(response) => Taken::Denied(response),
-            None => Taken::Head(body, head.expects_continue),
+            Some(response) => RequestOutcome::Denied(response),
+            None => RequestOutcome::Head(body, head.expects_continue),
         }
     }
 
@@ -205,30 +205,30 @@ impl<S: Service> Http<S> {
         mistaken.or_else(repeated).or_else(|| self.overload(core, weight, peer).copied())
     }
 
-    /// Why a request that is meant for somebody else is not answered. No browser leaves `Host` out, so no
+    /// Why a request that is meant for another server is not answered. No browser leaves `Host` out, so no
     /// page can.
     fn mistaken(&mut self, asked: &Request<'_>, peer: Peer) -> Option<&'static Refusal> {
         if !peer.naming {
             return None;
         }
         let host = asked.field(Name::Host)?;
-        (!self.hosts.include(host)).then_some(&HOST_UNKNOWN)
+        (!self.listeners.hosts.include(host)).then_some(&HOST_UNKNOWN)
     }
 
     /// A chunked body: taken out of the input behind the head, which stays where it is until the end.
-    fn take_chunked(&mut self, at: &mut At<'_, S>, peer: Peer) -> Taken<S::Topic> {
+    fn take_chunked(&mut self, at: &mut At<'_, S>, peer: Peer) -> RequestOutcome<S::Topic> {
         let Body::Chunked { head_bytes, decoder, decoded } = &mut at.active.body else {
-            return Taken::Nothing;
+            return RequestOutcome::Nothing;
         };
         let body_start = at.active.start + *head_bytes;
         let mut end = body_start;
         loop {
             let chunk = match decoder.decode(&at.active.input[end..]) {
                 Ok(chunk) => chunk,
-                Err(refusal) => return Taken::Refused(refusal),
+                Err(refusal) => return RequestOutcome::Refused(refusal),
             };
             if decoded.len() as u64 + chunk.data.len() as u64 > self.config.body_bytes_max {
-                return Taken::Refused(BODY_TOO_LARGE);
+                return RequestOutcome::Refused(BODY_TOO_LARGE);
             }
             bodies::take_in(decoded, chunk.data, self.config.head_limits.head_bytes_max);
             end += chunk.consumed;
@@ -237,20 +237,28 @@ impl<S: Service> Http<S> {
             }
             if chunk.consumed == 0 || end == at.active.input.len() {
                 at.active.input.truncate(body_start);
-                return Taken::Nothing;
+                return RequestOutcome::Nothing;
             }
         }
-        let arrived =
-            Arrived { end, is_last: at.active.input.len() == end, behind_writes: at.active.awaited > 0 };
+        let arrived = RequestBounds {
+            end,
+            is_last: at.active.input.len() == end,
+            behind_writes: at.active.awaited > 0,
+        };
         // The head was whole and sound when the body began; the parser has nothing new to say about it.
         let taken =
             match self.heads.parse(at.key.slot(), &mut at.active.parser, &at.active.input[at.active.start..])
             {
                 Ok(Some(head)) => self.carry_out(at.core, &head, decoded, peer, arrived),
-                Ok(None) => Taken::Nothing,
-                Err(refusal) => Taken::Refused(refusal),
+                Ok(None) => RequestOutcome::Nothing,
+                Err(refusal) => RequestOutcome::Refused(refusal),
             };
-        if matches!(taken, Taken::PutOff | Taken::Held | Taken::Whole { answer: Answer::Cold(_), .. }) {
+        if matches!(
+            taken,
+            RequestOutcome::PutOff
+                | RequestOutcome::Held
+                | RequestOutcome::Whole { answer: Answer::Cold(_), .. }
+        ) {
             // It is asked again; the decoder is done, and what it took is not to be taken twice.
             at.active.input.drain(body_start..end);
         }
@@ -268,7 +276,7 @@ impl<S: Service> Http<S> {
             // Handled before: a cold request has no place yet.
             Answer::Cold(_) => {}
             Answer::Live { topic_id, topic, live, head, lasts_ms } => {
-                let starting = Starting { topic_id, topic, live, head, lasts_ms, manner };
+                let starting = LiveRequest { topic_id, topic, live, head, lasts_ms, manner };
                 at.active.starting = Some(Box::new(starting));
             }
         }

@@ -7,8 +7,8 @@
 use crate::at::At;
 use crate::connection::{Active, Flags, Manner, Output};
 use crate::meters::Meters;
-use crate::reactor::{Gone, Http, HttpCore};
-use crate::tls::{Secure, Sent};
+use crate::reactor::{ConnectionEnd, Http, HttpCore};
+use crate::tls::{Secure, WriteOutcome};
 use bytes::Bytes;
 use smallvec::SmallVec;
 use std::io::{self, IoSlice};
@@ -56,9 +56,20 @@ impl Segment {
     }
 }
 
+/// The write being put together, of the connection that is being served.
+#[derive(Debug, Default)]
+pub(crate) struct Staged {
+    /// Response heads and small bodies.
+    pub(crate) scratch: Vec<u8>,
+    /// All of it, in order.
+    pub(crate) segments: Vec<Segment>,
+    /// The status of a stream of events whose head is among them.
+    opening: Option<u16>,
+}
+
 impl<S: Service> Http<S> {
     /// Sends every response whose turn has come, in one write.
-    pub(crate) fn send_replies(&mut self, at: &mut At<'_, S>) -> Result<(), Gone> {
+    pub(crate) fn send_replies(&mut self, at: &mut At<'_, S>) -> Result<(), ConnectionEnd> {
         if !at.active.output.is_empty() {
             return Ok(());
         }
@@ -101,20 +112,20 @@ impl<S: Service> Http<S> {
 
     /// Adds the head of a stream of events to the write. It counts as a response once it leaves.
     pub(crate) fn stage_opening(&mut self, head: &Response, framing: Framing, manner: Manner) {
-        self.opening = Some(head.status);
+        self.staged.opening = Some(head.status);
         self.stage_head(head, framing, manner);
     }
 
     fn stage_head(&mut self, response: &Response, framing: Framing, manner: Manner) {
-        let start = self.scratch.len();
+        let start = self.staged.scratch.len();
         let plan = HeadPlan { framing, close: manner.close, legacy: manner.legacy };
-        encode_head(&mut self.scratch, response.status, &response.fields, plan, &self.date);
+        encode_head(&mut self.staged.scratch, response.status, &response.fields, plan, &self.date);
         self.scratch_staged(start);
     }
 
     pub(crate) fn stage_bytes(&mut self, bytes: &[u8]) {
-        let start = self.scratch.len();
-        self.scratch.extend_from_slice(bytes);
+        let start = self.staged.scratch.len();
+        self.staged.scratch.extend_from_slice(bytes);
         self.scratch_staged(start);
     }
 
@@ -122,24 +133,24 @@ impl<S: Service> Http<S> {
         if piece.len() <= COPIED_BYTES_MAX {
             self.stage_bytes(piece);
         } else {
-            self.segments.push(Segment::Piece(piece.clone()));
+            self.staged.segments.push(Segment::Piece(piece.clone()));
         }
     }
 
     fn scratch_staged(&mut self, start: usize) {
-        let end = self.scratch.len();
-        match self.segments.last_mut() {
+        let end = self.staged.scratch.len();
+        match self.staged.segments.last_mut() {
             Some(Segment::Scratch(range)) if range.end == start => range.end = end,
-            _ => self.segments.push(Segment::Scratch(start..end)),
+            _ => self.staged.segments.push(Segment::Scratch(start..end)),
         }
     }
 
     /// Sends what was staged; what the kernel does not take becomes the connection's output.
-    pub(crate) fn send_staged(&mut self, at: &mut At<'_, S>) -> Result<(), Gone> {
-        if self.segments.is_empty() {
+    pub(crate) fn send_staged(&mut self, at: &mut At<'_, S>) -> Result<(), ConnectionEnd> {
+        if self.staged.segments.is_empty() {
             return Ok(());
         }
-        if let Some(status) = self.opening.take() {
+        if let Some(status) = self.staged.opening.take() {
             self.meters.response(status);
         }
         if !self.leave_batch(at.core, at.key) && self.join_staged(at) {
@@ -148,11 +159,11 @@ impl<S: Service> Http<S> {
         let before = at.active.output.bytes();
         let lends = lends(at.core, at.key);
         let (sent, whole) = {
-            let first = self.segments.iter().take_while(|segment| !(lends && segment.is_held()));
+            let first = self.staged.segments.iter().take_while(|segment| !(lends && segment.is_held()));
             let slices = one_write(
                 self.load.write_bytes_max(),
                 first.map(|segment| match segment {
-                    Segment::Scratch(range) => &self.scratch[range.clone()],
+                    Segment::Scratch(range) => &self.staged.scratch[range.clone()],
                     Segment::Piece(piece) => &piece[..],
                 }),
             );
@@ -180,9 +191,9 @@ impl<S: Service> Http<S> {
     }
 
     /// Sends of what was kept as much as the socket takes, and one write may.
-    fn send_kept(&mut self, at: &mut At<'_, S>) -> Result<Sent, Gone> {
+    fn send_kept(&mut self, at: &mut At<'_, S>) -> Result<WriteOutcome, ConnectionEnd> {
         let (before, lends) = (at.active.output.bytes(), lends(at.core, at.key));
-        let (mut all, mut room) = (Sent::default(), self.load.write_bytes_max());
+        let (mut all, mut room) = (WriteOutcome::default(), self.load.write_bytes_max());
         let last = loop {
             let Output { sealed, pieces, .. } = &mut at.active.output;
             let (offered, sent) = match pieces.front() {
@@ -196,7 +207,7 @@ impl<S: Service> Http<S> {
                     (offered, send(at.core, at.key, &mut self.secure, sealed, &slices, &self.meters))
                 }
             };
-            let Sent { plain, wire } = sent.unwrap_or_default();
+            let WriteOutcome { plain, wire } = sent.unwrap_or_default();
             at.active.output.advance(plain);
             (all.plain, all.wire, room) = (all.plain + plain, all.wire + wire, room - plain);
             // Where some come from files there may be more that the socket has room for.
@@ -210,13 +221,13 @@ impl<S: Service> Http<S> {
 
     /// Forgets what was staged.
     pub(crate) fn unstage(&mut self) {
-        self.segments.clear();
-        self.scratch.clear();
-        self.opening = None;
+        self.staged.segments.clear();
+        self.staged.scratch.clear();
+        self.staged.opening = None;
     }
 
     fn keep_unsent(&self, mut sent: usize, active: &mut Active<S::Topic>) {
-        for segment in &self.segments {
+        for segment in &self.staged.segments {
             let length = segment.len();
             if sent >= length {
                 sent -= length;
@@ -224,7 +235,7 @@ impl<S: Service> Http<S> {
             }
             active.output.push(match segment {
                 Segment::Scratch(range) => {
-                    Bytes::copy_from_slice(&self.scratch[range.start + sent..range.end]).into()
+                    Bytes::copy_from_slice(&self.staged.scratch[range.start + sent..range.end]).into()
                 }
                 Segment::Piece(piece) => piece.behind(sent),
             });
@@ -233,7 +244,7 @@ impl<S: Service> Http<S> {
     }
 
     /// The socket takes bytes again: sends those that were kept, then goes on.
-    pub(crate) fn resume_output(&mut self, at: &mut At<'_, S>) -> Result<(), Gone> {
+    pub(crate) fn resume_output(&mut self, at: &mut At<'_, S>) -> Result<(), ConnectionEnd> {
         if !at.active.output.is_empty() {
             if self.load.reads_wait() {
                 self.put_off(at);
@@ -242,7 +253,7 @@ impl<S: Service> Http<S> {
             if !self.is_kept_warm(at) {
                 return Ok(());
             }
-            let Sent { wire, .. } = self.send_kept(at)?;
+            let WriteOutcome { wire, .. } = self.send_kept(at)?;
             self.load.spend(wire);
             if !at.active.output.is_empty() {
                 if wire > 0 {
@@ -272,8 +283,8 @@ fn send_held<S: Service>(
     piece: &Piece,
     most: usize,
     meters: &Meters,
-) -> Result<Sent, Gone> {
-    let (entry, descriptor) = core.entry_and_descriptor(key).ok_or(Gone::Close)?;
+) -> Result<WriteOutcome, ConnectionEnd> {
+    let (entry, descriptor) = core.entry_and_descriptor(key).ok_or(ConnectionEnd::Close)?;
     if !entry.flags.has(Flags::BOUNDED) {
         entry.flags.set(Flags::BOUNDED, true);
         if is_local(descriptor) {
@@ -287,7 +298,7 @@ fn send_held<S: Service>(
         Some(file) => write_held(descriptor, bytes, file),
         None => write(descriptor, bytes),
     };
-    taken(written, meters).map(Sent::unsealed)
+    taken(written, meters).map(WriteOutcome::unsealed)
 }
 
 /// As much as one write may take.
@@ -310,23 +321,23 @@ fn send<S: Service>(
     sealed: &mut Unsent,
     slices: &[IoSlice<'_>],
     meters: &Meters,
-) -> Result<Sent, Gone> {
-    let (entry, descriptor) = core.entry_and_descriptor(key).ok_or(Gone::Close)?;
+) -> Result<WriteOutcome, ConnectionEnd> {
+    let (entry, descriptor) = core.entry_and_descriptor(key).ok_or(ConnectionEnd::Close)?;
     if entry.secure {
         return secure.send((key, descriptor), sealed, slices, meters);
     }
     meters.write();
-    taken(write_gathered(descriptor, slices), meters).map(Sent::unsealed)
+    taken(write_gathered(descriptor, slices), meters).map(WriteOutcome::unsealed)
 }
 
 /// What the socket took of a write; a peer that is gone is gone.
-pub(crate) fn taken(written: io::Result<Written>, meters: &Meters) -> Result<usize, Gone> {
+pub(crate) fn taken(written: io::Result<Written>, meters: &Meters) -> Result<usize, ConnectionEnd> {
     match written {
         Ok(Written::Bytes(bytes)) => {
             meters.sent(bytes);
             Ok(bytes)
         }
         Ok(Written::WouldBlock) => Ok(0),
-        Err(_) => Err(Gone::Close),
+        Err(_) => Err(ConnectionEnd::Close),
     }
 }

@@ -17,7 +17,7 @@
 
 use crate::at::At;
 use crate::connection::Flags;
-use crate::reactor::{Gone, Http, HttpCore};
+use crate::reactor::{ConnectionEnd, Http, HttpCore};
 use crate::send::Segment;
 use bytes::Bytes;
 use smallvec::SmallVec;
@@ -132,7 +132,7 @@ impl SendBatch {
 impl<S: Service> Http<S> {
     /// Has a delivery wait for the others'. `false`: it is to be sent by itself.
     pub(crate) fn join_batch(&mut self, at: &mut At<'_, S>, bytes: &Bytes) -> bool {
-        let joins = self.segments.is_empty() && self.may_join(at, bytes.len());
+        let joins = self.staged.segments.is_empty() && self.may_join(at, bytes.len());
         if joins {
             self.join(at.core, at.key, Delivery::Shared(bytes.clone()));
         }
@@ -141,12 +141,12 @@ impl<S: Service> Http<S> {
 
     /// Has what was staged wait for the others'. `false`: it is to be sent by itself.
     pub(crate) fn join_staged(&mut self, at: &mut At<'_, S>) -> bool {
-        let [Segment::Scratch(range)] = &self.segments[..] else { return false };
+        let [Segment::Scratch(range)] = &self.staged.segments[..] else { return false };
         let range = range.clone();
         let joins = self.may_join(at, range.len());
         if joins {
             let start = self.batch.copied.len();
-            self.batch.copied.extend_from_slice(&self.scratch[range]);
+            self.batch.copied.extend_from_slice(&self.staged.scratch[range]);
             self.join(at.core, at.key, Delivery::Copied(start..self.batch.copied.len()));
             self.unstage();
         }
@@ -184,7 +184,7 @@ impl<S: Service> Http<S> {
         if let Delivery::Copied(range) = delivery {
             self.batch.copied.truncate(range.start);
         }
-        self.segments.insert(0, Segment::Piece(bytes.into()));
+        self.staged.segments.insert(0, Segment::Piece(bytes.into()));
         true
     }
 
@@ -211,7 +211,7 @@ impl<S: Service> Http<S> {
         }
         let bytes = delivery.rest(&self.batch.copied, 0);
         self.with_active(core, key, |http, at| {
-            http.segments.push(Segment::Piece(bytes.into()));
+            http.staged.segments.push(Segment::Piece(bytes.into()));
             http.send_staged(at)
         });
     }
@@ -270,7 +270,7 @@ impl<S: Service> Http<S> {
     /// What a socket did not take becomes its connection's output.
     fn keep_untaken(&mut self, core: &mut HttpCore<S>, key: Key, rest: io::Result<Bytes>) {
         self.with_active(core, key, |http, at| {
-            let rest = rest.map_err(|_| Gone::Close)?;
+            let rest = rest.map_err(|_| ConnectionEnd::Close)?;
             let before = at.active.output.bytes();
             at.active.output.push(rest.into());
             http.load.unsent(before, at.active.output.bytes());
@@ -339,8 +339,8 @@ mod tests {
     /// A connection, and its peer's end.
     fn connect(core: &mut HttpCore<Silent>, http: &mut Http<Silent>) -> (Key, OwnedFd) {
         let (ours, theirs) = socket::pair().unwrap();
-        assert!(http.places.take());
-        http.connections += 1;
+        assert!(http.admitted.places.take());
+        http.admitted.connections += 1;
         http.meters.open();
         (insert(core, ours, Connection::new(Role::Request), Interest::READ).unwrap(), theirs)
     }
@@ -360,7 +360,7 @@ mod tests {
         String::from_utf8(bytes).unwrap()
     }
 
-    fn say(http: &mut Http<Silent>, at: &mut At<'_, Silent>, text: &str) -> Result<(), Gone> {
+    fn say(http: &mut Http<Silent>, at: &mut At<'_, Silent>, text: &str) -> Result<(), ConnectionEnd> {
         http.stage_bytes(text.as_bytes());
         http.send_staged(at)
     }

@@ -1,5 +1,5 @@
 //! Timers that belong to no connection ([`thalweg_reactor::Core::insert_timer`]): the entry of each says by
-//! its role whom to call when the time has come.
+//! its role what to call when the time has come.
 
 use crate::connection::{Connection, Role};
 use crate::reactor::HttpCore;

@@ -16,7 +16,7 @@ mod trust;
 
 pub use identity::{Identity, IdentityError};
 pub use peer::Peer;
-pub(crate) use secure::{Filled, Secure, Sent};
+pub(crate) use secure::{ReadOutcome, Secure, WriteOutcome};
 pub use trust::Trust;
 
 /// What is spoken inside (RFC 7301).

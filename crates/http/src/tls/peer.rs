@@ -36,7 +36,7 @@ impl Peer {
     /// Opens what came, and appends what it says; whether the server said that nothing follows.
     ///
     /// # Errors
-    /// The server is not who it should be, or somebody tampers.
+    /// The server is not who it should be, or its bytes were changed on the way.
     pub fn take(&mut self, mut received: &[u8], plain: &mut Vec<u8>) -> io::Result<bool> {
         let mut ended = false;
         while !received.is_empty() && !ended {

@@ -13,7 +13,7 @@ use super::session::Session;
 use crate::at::At;
 use crate::connection::Output;
 use crate::meters::Meters;
-use crate::reactor::{Gone, Http};
+use crate::reactor::{ConnectionEnd, Http};
 use crate::send::taken;
 use std::collections::{HashMap, VecDeque};
 use std::io::IoSlice;
@@ -29,14 +29,14 @@ const KEPT_BYTES_MAX: usize = 96 * 1024;
 
 /// What one write did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Sent {
+pub(crate) struct WriteOutcome {
     /// Bytes that are done with.
     pub(crate) plain: usize,
     /// Bytes that the socket took.
     pub(crate) wire: usize,
 }
 
-impl Sent {
+impl WriteOutcome {
     /// The socket took this many bytes, unsealed.
     pub(crate) fn unsealed(bytes: usize) -> Self {
         Self { plain: bytes, wire: bytes }
@@ -44,7 +44,7 @@ impl Sent {
 }
 
 /// What one read of a connection found.
-pub(crate) enum Filled {
+pub(crate) enum ReadOutcome {
     /// Nothing for now.
     Nothing,
     /// Something; `drained`: nothing more is there.
@@ -156,17 +156,17 @@ impl Secure {
         kept: &mut Unsent,
         pieces: &[IoSlice<'_>],
         meters: &Meters,
-    ) -> Result<Sent, Gone> {
-        let mut sent = Sent { plain: 0, wire: flush(descriptor, kept, meters)? };
+    ) -> Result<WriteOutcome, ConnectionEnd> {
+        let mut sent = WriteOutcome { plain: 0, wire: flush(descriptor, kept, meters)? };
         if !kept.is_empty() {
             return Ok(sent);
         }
-        let session = self.sessions.get_mut(&key).ok_or(Gone::Close)?;
+        let session = self.sessions.get_mut(&key).ok_or(ConnectionEnd::Close)?;
         let total: usize = pieces.iter().map(|piece| piece.len()).sum();
         while sent.plain < total {
             self.sealed.clear();
             let sealed = session.seal(pieces, sent.plain, &mut self.sealed);
-            sent.plain += sealed.map_err(|_| Gone::Close)?;
+            sent.plain += sealed.map_err(|_| ConnectionEnd::Close)?;
             let taken = write_sealed(descriptor, &self.sealed, meters)?;
             sent.wire += taken;
             if taken < self.sealed.len() {
@@ -184,7 +184,7 @@ fn is_silent(sessions: &HashMap<Key, Box<Session>>, key: Key) -> bool {
 }
 
 /// Sends what was sealed before.
-fn flush(descriptor: BorrowedFd<'_>, kept: &mut Unsent, meters: &Meters) -> Result<usize, Gone> {
+fn flush(descriptor: BorrowedFd<'_>, kept: &mut Unsent, meters: &Meters) -> Result<usize, ConnectionEnd> {
     if kept.is_empty() {
         return Ok(0);
     }
@@ -197,19 +197,19 @@ fn flush(descriptor: BorrowedFd<'_>, kept: &mut Unsent, meters: &Meters) -> Resu
 }
 
 /// Sends what is sealed.
-fn write_sealed(descriptor: BorrowedFd<'_>, bytes: &[u8], meters: &Meters) -> Result<usize, Gone> {
+fn write_sealed(descriptor: BorrowedFd<'_>, bytes: &[u8], meters: &Meters) -> Result<usize, ConnectionEnd> {
     meters.write();
     taken(write(descriptor, bytes), meters)
 }
 
 impl<S: Service> Http<S> {
     /// Reads and opens what is there.
-    pub(crate) fn fill_sealed(&mut self, at: &mut At<'_, S>) -> Result<Filled, Gone> {
-        let session = self.secure.sessions.get(&at.key).ok_or(Gone::Close)?;
+    pub(crate) fn fill_sealed(&mut self, at: &mut At<'_, S>) -> Result<ReadOutcome, ConnectionEnd> {
+        let session = self.secure.sessions.get(&at.key).ok_or(ConnectionEnd::Close)?;
         let (shakes, begins) = (session.is_handshaking(), !session.has_begun());
         if shakes && self.secure.steps >= HANDSHAKE_STEPS_MAX {
             // The kernel says again next turn that there is something.
-            return Ok(Filled::Nothing);
+            return Ok(ReadOutcome::Nothing);
         }
         self.secure.steps += usize::from(shakes);
         let mut received = at.core.take_buffer();
@@ -220,23 +220,23 @@ impl<S: Service> Http<S> {
         let filled = match got {
             Some(Ok(Read::Bytes(_))) if begins && is_plain(&received) => {
                 self.refuse_plain(at);
-                Ok(Filled::Some { drained: true })
+                Ok(ReadOutcome::Some { drained: true })
             }
             Some(Ok(Read::Bytes(count))) => self.open(at, &mut received).map(|ended| match ended {
-                true => Filled::End,
-                false => Filled::Some { drained: count < room },
+                true => ReadOutcome::End,
+                false => ReadOutcome::Some { drained: count < room },
             }),
-            Some(Ok(Read::WouldBlock)) => Ok(Filled::Nothing),
-            Some(Ok(Read::End)) => Ok(Filled::End),
-            Some(Err(_)) | None => Err(Gone::Close),
+            Some(Ok(Read::WouldBlock)) => Ok(ReadOutcome::Nothing),
+            Some(Ok(Read::End)) => Ok(ReadOutcome::End),
+            Some(Err(_)) | None => Err(ConnectionEnd::Close),
         };
         at.core.give_buffer(received);
         filled
     }
 
     /// Opens what came, and sends what the protocol answers. Whether the peer said that nothing follows.
-    fn open(&mut self, at: &mut At<'_, S>, received: &mut Vec<u8>) -> Result<bool, Gone> {
-        let session = self.secure.sessions.get_mut(&at.key).ok_or(Gone::Close)?;
+    fn open(&mut self, at: &mut At<'_, S>, received: &mut Vec<u8>) -> Result<bool, ConnectionEnd> {
+        let session = self.secure.sessions.get_mut(&at.key).ok_or(ConnectionEnd::Close)?;
         let shook = session.is_handshaking();
         if at.active.input.capacity() == 0 && !shook {
             at.active.input = at.core.take_buffer();
@@ -257,19 +257,19 @@ impl<S: Service> Http<S> {
         outcome.map_err(|error| {
             tracing::debug!(%error, "a sealed connection is refused");
             // So that the alert reaches the peer.
-            Gone::Linger
+            ConnectionEnd::Linger
         })
     }
 
     /// Sends what the protocol itself has to say.
-    fn answer(&mut self, at: &mut At<'_, S>) -> Result<(), Gone> {
+    fn answer(&mut self, at: &mut At<'_, S>) -> Result<(), ConnectionEnd> {
         if self.secure.sealed.is_empty() {
             return Ok(());
         }
         let Output { sealed: kept, .. } = &mut at.active.output;
         let before = kept.len() as u64;
         kept.buffer().extend_from_slice(&self.secure.sealed);
-        let outcome = flush(at.core.descriptor(at.key).ok_or(Gone::Close)?, kept, &self.meters);
+        let outcome = flush(at.core.descriptor(at.key).ok_or(ConnectionEnd::Close)?, kept, &self.meters);
         self.load.unsent(before, kept.len() as u64);
         if !kept.is_empty() {
             self.await_peer(at);

@@ -70,7 +70,7 @@ impl Session {
     /// peer said that nothing follows. `received` keeps its memory, and nothing else.
     ///
     /// # Errors
-    /// What came is not TLS, or not from whom it was; `out` has the alert that says so.
+    /// What came is not TLS, or not from the peer of the handshake; `out` has the alert that says so.
     pub(super) fn take(
         &mut self,
         received: &mut Vec<u8>,

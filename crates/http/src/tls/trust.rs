@@ -1,4 +1,4 @@
-//! Whom a client believes.
+//! Which certificates a client accepts.
 
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
