@@ -1,25 +1,22 @@
 //! Subscriptions under `__ds` (PROTOCOL 6, 7): durable cursors that wake workers, by webhook or pull-wake.
 //!
-//! `subscription.rs` has the rules as functions of a value; `request.rs`, `refusal.rs` and `routes.rs` speak
-//! HTTP, `founding.rs` where a subscription comes to be; `encoding.rs` keeps the value as notes of a log of
-//! its own; `keys.rs` signs; `target.rs` says where a webhook may go; `driver.rs` notices what is pending and
-//! due. [`Subscriptions`] is what all reactors and the one driver share: each subscription behind a lock of
-//! its own.
+//! `subscription.rs` has the rules as functions of a value, and `pattern.rs` says which streams it follows;
+//! `request.rs`, `refusal.rs` and `routes.rs` speak HTTP; `founding.rs` is how a subscription comes to be;
+//! `encoding.rs` keeps the value as notes of a log of its own; `keys.rs` signs; `target.rs` says where a
+//! webhook may go; `driver.rs` notices what is pending and due. [`Subscriptions`] is what all reactors and
+//! the one driver share: each subscription behind a lock of its own.
 //!
 //! Invariants:
 //! - A subscription changes in memory exactly when its notes were committed, under its lock; so the log's
 //!   order of commits is the order of changes, and a refused or failed change leaves nothing behind.
-//! - Appends pay nothing for it: the driver watches linked streams as a reactor watches followed ones. A
-//!   create pays for one look at an index and for a comparison of its name with the pattern of each
-//!   subscription there is: nothing where nobody subscribes, and as much as there are subscriptions where
-//!   many do.
+//! - An append costs nothing more: the driver watches linked streams as a reactor watches followed ones. A
+//!   create costs one look at an index, and a comparison of its name with the pattern of each subscription.
 //! - A wake is handed over only when both what is pending and the wake itself are durable.
 //! - Locks: a subscription's or its founding's, then the index or the inbox; never another way round, and
 //!   never two subscriptions'.
 //!
-//! Checked by `tests.rs` (rules against a plain model, the service and the driver over the model store), by
-//! `crash.rs` (crashes over the real log on a simulated disk), and by
-//! the official conformance suite.
+//! *Checked by* `tests.rs` (rules against a plain model, the service and the driver over the model store), by
+//! `crash.rs` (crashes over the real log on a simulated disk), and by the official conformance suite.
 
 #[cfg(test)]
 mod crash;
