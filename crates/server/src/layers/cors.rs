@@ -375,9 +375,13 @@ mod tests {
     #[test]
     fn a_page_can_read_that_the_store_failed_where_it_could_have_read_the_answer() {
         for origins in [&["*"][..], &["https://a", "https://b:8443"]] {
-            for (path, origin) in [("/v1/stream/x", Some("https://b:8443")), ("/v1/stream/x", None), ("/rpc", None)] {
+            for (path, origin) in
+                [("/v1/stream/x", Some("https://b:8443")), ("/v1/stream/x", None), ("/rpc", None)]
+            {
                 let mut cors = cors(origins);
-                let Answer::Respond(response) = answer(&mut cors, Method::Post, path, origin) else { panic!() };
+                let Answer::Respond(response) = answer(&mut cors, Method::Post, path, origin) else {
+                    panic!()
+                };
                 let failed = cors.failed_instead_of(&response, NOW);
                 assert_eq!(lines(&failed), lines(&response), "{origins:?} {path} {origin:?}");
             }
