@@ -28,7 +28,9 @@ fn followers(server: &Server, count: usize) -> (Vec<Client>, Client, Client) {
 /// What happens to a topic while they follow, and what each of them has to be told of it. Answers the writes
 /// it took.
 fn scene(batched_sends: bool, subscribers: usize, event_bytes_max: usize, pieces: &[String]) -> u64 {
-    let server = Server::start(Config { connections_max: 4_000, batched_sends, ..Config::default() });
+    // However long the others take on a busy machine, the one that reads nothing is not cut meanwhile.
+    let patience = Config { stall_timeout_ms: 600_000, sse_lifetime_ms: 600_000, ..Config::default() };
+    let server = Server::start(Config { connections_max: 4_000, batched_sends, ..patience });
     server.shared.lock().unwrap().event_bytes_max = event_bytes_max;
     let (mut modern, mut old, mut slow) = followers(&server, subscribers);
     let gone = server.connect();
