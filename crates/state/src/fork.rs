@@ -67,7 +67,7 @@ pub(crate) struct Fork {
     /// The next root is reckoned from there.
     rooted: Mutex<Option<Rooted>>,
     /// The past state that it was made of, shared with other forks made at the same place.
-    _past: Option<Arc<Map>>,
+    past: Option<Arc<Map>>,
     /// From where on it would be replayed: its newest image, or where its parent's replay brings it.
     imaged: Mutex<Offset>,
 }
@@ -83,6 +83,20 @@ struct Views {
     /// What a dropped fork had committed. Freeing it may take long, so it is freed with the fork, where
     /// nobody waits for that.
     last: Option<Moment>,
+}
+
+impl Views {
+    /// Makes a state the committed one, or, without one, drops the fork. What was committed before is the
+    /// caller's to let go of, unless the fork was dropped.
+    fn commit(&mut self, now: Option<Moment>) -> Option<Moment> {
+        let is_dropped = now.is_none();
+        let before = std::mem::replace(&mut self.committed, now);
+        if !is_dropped {
+            return before;
+        }
+        self.last = before;
+        None
+    }
 }
 
 impl Fork {
@@ -103,14 +117,14 @@ impl Fork {
             line: Mutex::new(()),
             views: Mutex::new(views),
             rooted: Mutex::new(rooted),
-            _past: None,
+            past: None,
             imaged: Mutex::new(imaged),
         }
     }
 
     /// The same, made of a state of long ago.
     pub(crate) fn of_past(self, past: Option<Arc<Map>>) -> Self {
-        Self { _past: past, ..self }
+        Self { past, ..self }
     }
 
     /// The state as of now. Complexity: constant; nothing is copied.
@@ -281,7 +295,7 @@ impl Fork {
         let show = || {
             let mut views = self.views.lock();
             let committed = if ticket == 0 {
-                std::mem::replace(&mut views.committed, now.clone())
+                views.commit(now.clone())
             } else {
                 views.under_way.push_back((ticket, now.clone()));
                 None
@@ -304,7 +318,9 @@ impl Fork {
 
     /// Whether letting go of it takes long, once it was dropped.
     pub(crate) fn is_large(&self) -> bool {
-        self.views.lock().last.as_ref().is_some_and(|moment| moment.map.len() > LARGE_KEYS)
+        let views = self.views.lock();
+        let last = views.last.as_ref().map(|moment| &moment.map);
+        last.into_iter().chain(self.past.as_deref()).any(|map| map.len() > LARGE_KEYS)
     }
 
     /// Everything up to a ticket is durable. What was committed before is the caller's to let go of.
@@ -315,13 +331,7 @@ impl Fork {
             done.extend(views.under_way.pop_front().map(|(_, moment)| moment));
         }
         if let Some(newest) = done.pop() {
-            let is_dropped = newest.is_none();
-            let before = std::mem::replace(&mut views.committed, newest);
-            if is_dropped {
-                views.last = before;
-            } else {
-                done.push(before);
-            }
+            done.push(views.commit(newest));
         }
         done
     }

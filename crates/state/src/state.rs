@@ -346,16 +346,16 @@ impl State {
     /// Forgets a fork that was dropped, once the drop is durable. Until then the fork itself says that it is
     /// gone.
     fn forget(&self, fork: ForkId, ticket: Position) {
-        let (shared, caller) = (Arc::downgrade(&self.shared), std::thread::current().id());
+        let shared = Arc::downgrade(&self.shared);
         self.when(ticket, move |told| {
             // Whether the drop lasts is not known of a store that failed.
             if let (Ok(()), Some(shared)) = (told, shared.upgrade()) {
                 let gone = shared.forks.write().remove(&fork);
                 let unreadable = shared.unreadable.write().remove(&fork);
                 drop(unreadable);
-                // The thread that announces what is durable must not spend long here.
-                if std::thread::current().id() != caller && gone.as_ref().is_some_and(|gone| gone.is_large())
-                {
+                // Neither the thread that announces what is durable nor a reactor that serves others must
+                // spend long here.
+                if gone.as_ref().is_some_and(|gone| gone.is_large()) {
                     shared.background_drop.add(gone);
                 }
             }

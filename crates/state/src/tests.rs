@@ -1,7 +1,7 @@
 //! The state against plain maps, over memory and over files, and what remains of it after a restart.
 
 use super::*;
-use crate::fork::{Fork, Moment};
+use crate::fork::{Fork, LARGE_KEYS, Moment};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -928,6 +928,51 @@ fn a_dropped_fork_takes_its_images_with_it_and_leaves_those_of_others() {
     let state = State::open(&store, "s", Options::default()).unwrap();
     assert_eq!(images_in(&store), 1);
     assert_eq!(state.get(main, View::Committed, "a").unwrap().as_deref(), Some(&b"1"[..]));
+}
+
+/// A reactor that drops a fork has others to serve.
+#[test]
+fn a_large_fork_is_let_go_of_in_the_background_where_its_drop_is_durable_at_once() {
+    let state = State::open(&memory(), "s", Options::default()).unwrap();
+    let large = |value: &str| -> Changes {
+        (0..=LARGE_KEYS).map(|n| Change::Put(n.to_string().into(), value.as_bytes().into())).collect()
+    };
+    let held = |fork| {
+        let value = state.get(fork, View::Pending, "1").unwrap().unwrap();
+        std::sync::Arc::downgrade(&value)
+    };
+    let (fork, _) = state.fork(state.main(), 1).unwrap();
+    let then = state.write(fork, &large("then"), 1).unwrap().next;
+    state.write(fork, &large("now"), 2).unwrap();
+    let (past, _) = state.fork_at(fork, then, 3).unwrap();
+    let holds = [held(fork), held(past)];
+    let none = (0..=LARGE_KEYS).map(|n| Change::Delete(n.to_string().into())).collect();
+    state.write(past, &none, 4).unwrap();
+    // What waits to be let go of waits for this.
+    let (go, may_go) = channel::<()>();
+    let (begun, is_begun) = channel();
+    state.shared.background_drop.add(OnDrop(Some(move || {
+        begun.send(()).unwrap();
+        may_go.recv().unwrap();
+    })));
+    is_begun.recv().unwrap();
+    state.drop_fork(past, 5).unwrap();
+    state.drop_fork(fork, 5).unwrap();
+    let is_held = holds.each_ref().map(|value| value.strong_count() > 0);
+    go.send(()).unwrap();
+    assert_eq!(is_held, [true, true], "let go of by the caller");
+    while holds.iter().any(|value| value.strong_count() > 0) {
+        std::thread::yield_now();
+    }
+}
+
+/// Does something when it is dropped.
+struct OnDrop<F: FnOnce()>(Option<F>);
+
+impl<F: FnOnce()> Drop for OnDrop<F> {
+    fn drop(&mut self) {
+        self.0.take().into_iter().for_each(|act| act());
+    }
 }
 
 /// An image that many forks lean on: how many of them are looked at when one is dropped does not grow with
