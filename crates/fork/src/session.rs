@@ -143,10 +143,15 @@ impl<C: Call> Session<C> {
         if servers.iter().all(|process| process.server != kept) {
             return Err(SessionError::Gone(kept.to_owned()));
         }
-        self.ending = Some(ended.to_owned());
-        end(&mut self.forks, ended)?;
-        self.ending = None;
-        Ok(())
+        let before = self.ending.replace(ended.to_owned());
+        let outcome = end(&mut self.forks, ended);
+        match &outcome {
+            Ok(()) => self.ending = None,
+            // It was not told to end now. What became of an earlier order may not be known yet.
+            Err(error) if is_untold(error) => self.ending = before,
+            Err(_) => {}
+        }
+        Ok(outcome?)
     }
 
     /// Does what its [`Cleanup`] says, and is let go of.
@@ -180,10 +185,85 @@ impl<C: Call> Drop for Session<C> {
     }
 }
 
+/// Whether the supervisor refused an order without a word to the server.
+fn is_untold<E>(error: &CallError<E>) -> bool {
+    matches!(error, CallError::Refused(words) if words.starts_with("orders_full: "))
+}
+
 /// Ends a server; one that has ended already is no error.
 fn end<C: Call>(forks: &mut ForksClient<C>, server: &str) -> Result<(), CallError<C::Error>> {
     match forks.shutdown(&ForksShutdown { server: server.into() }) {
         Err(CallError::Refused(words)) if words.starts_with("no_server: ") => Ok(()),
         outcome => outcome.map(drop),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ERROR_TAG;
+    use crate::generated::types::{ForksForkResponse, ForksServersResponse, ForksShutdownResponse, Process};
+    use std::cell::RefCell;
+    use std::convert::Infallible;
+    use thalweg_wire::messagepack::response_frame;
+    use thalweg_wire::service::error_frame;
+
+    const FULL: &str = "orders_full: 64 orders wait";
+    const LATE: &str = "not_gone: the process does not end";
+
+    /// A supervisor of servers 1 and 2, which refuses an order to end if it has words for that.
+    struct Scripted<'a>(&'a RefCell<Option<&'static str>>, Vec<u8>);
+
+    impl Call for Scripted<'_> {
+        type Error = Infallible;
+
+        fn send(&mut self, request: &[u8]) -> Result<(), Infallible> {
+            let asks = |tag: &str| request.windows(tag.len()).any(|part| part == tag.as_bytes());
+            self.1.clear();
+            let process = |server: &'static str| Process {
+                server: server.into(),
+                address: "".into(),
+                process: 1,
+                parent: None,
+                emancipated: false,
+            };
+            if asks("ForksServers") {
+                let servers = ["1", "2"].map(process).into();
+                response_frame(&ForksServersResponse { servers }, &mut self.1);
+            } else if asks("ForksFork") {
+                let copy = ForksForkResponse { server: "2".into(), address: "".into(), process: 2 };
+                response_frame(&copy, &mut self.1);
+            } else if let Some(words) = *self.0.borrow() {
+                self.1 = error_frame(ERROR_TAG, words);
+            } else {
+                response_frame(&ForksShutdownResponse {}, &mut self.1);
+            }
+            Ok(())
+        }
+
+        fn receive(&mut self) -> Result<&[u8], Infallible> {
+            Ok(&self.1)
+        }
+    }
+
+    #[test]
+    fn a_commit_that_the_supervisor_never_passed_on_can_be_rolled_back() {
+        let refusal = RefCell::new(None);
+        let mut session = Session::new(Scripted(&refusal, Vec::new()), "1", "");
+        session.snapshot().unwrap();
+        refusal.replace(Some(FULL));
+        session.commit().unwrap_err();
+        refusal.take();
+        session.rollback().unwrap();
+        assert_eq!(session.server(), "1");
+        // What was told once may still end, whatever is refused since.
+        session.snapshot().unwrap();
+        for words in [LATE, FULL] {
+            refusal.replace(Some(words));
+            session.commit().unwrap_err();
+        }
+        refusal.take();
+        assert!(matches!(session.rollback(), Err(SessionError::Ending(server)) if server == "1"));
+        session.commit().unwrap();
     }
 }
