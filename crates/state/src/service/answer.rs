@@ -2,6 +2,7 @@
 //! way.
 
 use super::refusal::Refusal;
+use super::sessions::Live;
 use crate::generated::types::{
     Entry, StateBatchResponse, StateCommitResponse, StateCountResponse, StateGetResponse,
     StateHistoryResponse, StatePutResponse, StateRemoveResponse, StateRollbackResponse, StateScanResponse,
@@ -31,7 +32,13 @@ pub(super) enum Wrote {
 #[derive(Debug)]
 pub(super) enum Answer {
     Value(Option<Value>),
-    Offset(Wrote, Offset),
+    /// Where something ends.
+    Offset {
+        wrote: Wrote,
+        offset: Offset,
+        /// The session that it was done in, if it was in one: its lease does not end before this is answered.
+        _live: Option<Live>,
+    },
     Entries {
         history: bool,
         entries: Vec<(Key, Value)>,
@@ -69,7 +76,7 @@ impl Answer {
             Self::Value(value) => {
                 response_frame(&StateGetResponse { value: value.as_deref().map(Into::into) }, out);
             }
-            Self::Offset(wrote, offset) => wrote.write(*offset, out),
+            Self::Offset { wrote, offset, .. } => wrote.write(*offset, out),
             Self::Entries { history, entries, next } => {
                 let entries = entries
                     .iter()

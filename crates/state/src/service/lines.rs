@@ -181,7 +181,10 @@ impl Core {
             if grows {
                 self.grown(receipt);
             }
-            Ok(Outcome::Done(receipt.ticket, Answer::Offset(wrote, receipt.next)))
+            Ok(Outcome::Done(
+                receipt.ticket,
+                Answer::Offset { wrote, offset: receipt.next, _live: Some(turn.live.clone()) },
+            ))
         };
         turn.live.lock().and_then(commit).into()
     }

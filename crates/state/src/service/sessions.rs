@@ -6,8 +6,8 @@
 //! most, and a client whose connection breaks goes on where it was. A session of a former server is told
 //! apart from one that ended.
 //!
-//! A call uses its session from when it comes until it is done, in line for its turn too: no lease ends
-//! meanwhile, and it begins anew then. Only `Close` ends a session before calls that are in line for it, and
+//! A call uses its session from when it comes until it is answered, in line for its turn and while its answer
+//! waits for the disk: no lease ends meanwhile, and it begins anew then. Only `Close` ends a session before calls that are in line for it, and
 //! they find that out in their turn.
 //!
 //! *Bound*: `sessions_max` sessions, each with at most two states.
@@ -51,10 +51,12 @@ impl std::fmt::Display for Token {
 }
 
 /// A session, for as long as a call is about it: until this goes its lease does not end.
+#[derive(Clone, Debug)]
 pub(super) struct Live {
     leased: Arc<Leased>,
 }
 
+#[derive(Debug)]
 struct Leased {
     /// `None` once it was closed. Only the holder of the session's turn locks it, so the lock is never
     /// contended.

@@ -195,6 +195,35 @@ fn no_lease_ends_while_a_call_is_under_way() {
     }
 }
 
+/// A client cannot use its session while it waits for the disk.
+#[test]
+fn no_lease_ends_while_an_answer_waits_for_the_disk() {
+    let sim = SimDisk::new(1, 64 << 20);
+    let options = thalweg_log::Options { committer_thread: false, ..thalweg_log::Options::default() };
+    let (store, _) = Store::open(&Disk::Sim(sim), Path::new("/store"), options).unwrap();
+    let service = Service::new(&store, "state", ServiceOptions::default());
+    let core = &service.core;
+    let (session, _) = session(core, LEASE_MS);
+    let outlast = || {
+        std::thread::sleep(Duration::from_millis(u64::from(LEASE_MS) + 100));
+        service.keep_house();
+    };
+    let mut caller = orders::Caller::new(&service);
+    let mut wait_for_disk = |request, answers| {
+        caller.ask(&request);
+        outlast();
+        assert_eq!(service.sessions(), 1, "{request:?}");
+        store.flush().unwrap();
+        caller.hear(answers);
+    };
+    wait_for_disk(put(&session, "a"), 1);
+    end(core, begin(core, snapshot(&session), BUSY)).unwrap();
+    end(core, begin(core, put(&session, "b"), BUSY)).unwrap();
+    wait_for_disk(commit(&session), 2);
+    outlast();
+    assert_eq!(service.sessions(), 0);
+}
+
 #[test]
 fn a_state_that_a_full_disk_kept_from_being_made_is_made_once_there_is_room() {
     const SPACE: u64 = 64 << 20;
@@ -464,7 +493,9 @@ fn a_fork_of_long_ago_is_made_before_a_later_drop_and_keeps_no_writer_waiting() 
     let core = &service.core;
     let state = core.state().unwrap();
     let fork = state.fork(state.main(), now()).unwrap().0.to_string();
-    let Answer::Offset(_, offset) = end(core, begin(core, put(&fork, "a"), BUSY)).unwrap() else { panic!() };
+    let Answer::Offset { offset, .. } = end(core, begin(core, put(&fork, "a"), BUSY)).unwrap() else {
+        panic!()
+    };
     let made = StateFork { parent: fork.clone().into(), offset: Some(offset) };
     let made = arrive(core, begin(core, StateRequest::Fork(made), BUSY));
     assert!(matches!(made, Outcome::Apart(_)));
@@ -766,7 +797,7 @@ fn a_long_value_is_written_where_others_do_not_wait_for_it() {
         let long = StatePut { place: place.into(), key: "a".into(), value: (&*value).into() };
         let long = arrive(core, begin(core, StateRequest::Put(long), BUSY));
         assert!(matches!(long, Outcome::Holding(_)), "{place}");
-        assert!(matches!(end(core, long), Ok(Answer::Offset(..))));
+        assert!(matches!(end(core, long), Ok(Answer::Offset { .. })));
         let Ok(Answer::Value(read)) = end(core, begin(core, get(place, "a"), ALONE)) else {
             panic!("{place}")
         };

@@ -140,8 +140,10 @@ impl Write {
         }
     }
 
-    fn done(&self, receipt: Receipt) -> Outcome {
-        Outcome::Done(receipt.ticket, Answer::Offset(self.wrote, receipt.next))
+    /// `live` is the session that wrote, if one did.
+    fn done(&self, receipt: Receipt, live: Option<&Live>) -> Outcome {
+        let answer = Answer::Offset { wrote: self.wrote, offset: receipt.next, _live: live.cloned() };
+        Outcome::Done(receipt.ticket, answer)
     }
 
     /// The caller has the fork's turn.
@@ -162,7 +164,7 @@ impl Write {
             self.check(session.fork(), &session.read_view()?)?;
         }
         let receipt = session.write(std::mem::take(&mut self.changes), now())?;
-        Ok(self.done(receipt))
+        Ok(self.done(receipt, None))
     }
 }
 
@@ -246,7 +248,7 @@ impl Core {
             if let Some(mut session) = beside.and_then(|live| live.lock().ok()) {
                 session.wrote(receipt);
             }
-            write.done(receipt)
+            write.done(receipt, beside)
         };
         written.map(done).into()
     }

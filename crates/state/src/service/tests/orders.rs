@@ -316,8 +316,8 @@ fn many_changes_are_put_in_order_elsewhere_and_in_turn() {
         assert!(matches!(first, Outcome::Holding(_)), "others wait for this thread");
         let behind = arrive(core, begin(core, put(&batch.place, "0"), BUSY));
         assert!(matches!(behind, Outcome::InTurn { .. }), "it came behind");
-        assert!(matches!(end(core, first), Ok(Answer::Offset(Wrote::Batch, _))));
-        assert!(matches!(end(core, behind), Ok(Answer::Offset(Wrote::Put, _))));
+        assert!(matches!(end(core, first), Ok(Answer::Offset { wrote: Wrote::Batch, .. })));
+        assert!(matches!(end(core, behind), Ok(Answer::Offset { wrote: Wrote::Put, .. })));
     }
     assert_eq!(core.turns.in_flight(), 0);
 }
