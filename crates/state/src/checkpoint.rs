@@ -20,8 +20,7 @@ impl State {
         // Somebody else is at it.
         let Some(_alone) = self.shared.imaging.try_lock() else { return Ok(0) };
         let limit = self.shared.options.image_bytes;
-        let due: Vec<_> =
-            self.shared.forks.read().values().filter(|f| f.behind() >= limit).cloned().collect();
+        let due: Vec<_> = self.all().values().filter(|fork| fork.behind() >= limit).cloned().collect();
         let mut outcome = Ok(due.len());
         for fork in &due {
             match self.write_image(fork, time) {
@@ -36,7 +35,7 @@ impl State {
     /// Whether [`State::maintain`] would have something to do.
     pub fn is_due(&self) -> bool {
         let limit = self.shared.options.image_bytes;
-        self.shared.forks.read().values().any(|fork| fork.behind() >= limit)
+        self.all().values().any(|fork| fork.behind() >= limit)
     }
 
     /// Writes an image of what is committed of a fork now; where that ends.
@@ -104,7 +103,6 @@ impl State {
 
     /// Counts what forks have use for, those that cannot be read included.
     pub(crate) fn count_uses(&self, images: &mut Images) {
-        let history = self.shared.options.history;
-        self.logs().iter().for_each(|log| images.lean(log, history));
+        images.lean_all(self.logs(), self.shared.options.history);
     }
 }

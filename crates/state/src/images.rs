@@ -140,6 +140,30 @@ impl Images {
         }
     }
 
+    /// Counts it for forks that are opened together. Complexity: constant for one whose parent is among them,
+    /// and leans on what it inherits; so a long chain of forks takes no longer than as many beside each other.
+    pub(crate) fn lean_all(&mut self, mut logs: Vec<Arc<Log>>, history: History) {
+        // A parent is older than its forks, and ids only grow.
+        logs.sort_by_key(|log| log.id());
+        let mut firsts = HashMap::new();
+        for log in &logs {
+            let first = log.staged().map_or(0, |state| state.first);
+            // What its parent let go of since, it may still have.
+            let is_as_parent =
+                |parent| !self.images.contains_key(&log.id()) && firsts.get(&parent) == Some(&first);
+            match log.fork().filter(|branch| is_as_parent(branch.parent.id())) {
+                Some(branch) => self.lean_as(branch.parent.id(), branch.at, log, history),
+                None => self.lean(log, history),
+            }
+            firsts.insert(log.id(), first);
+        }
+    }
+
+    /// Where the image is that a fork is counted for. Complexity: constant.
+    pub(crate) fn leaned_on(&self, fork: ForkId) -> Option<Offset> {
+        self.uses.get(&fork)?[0].map(|(_, offset)| offset)
+    }
+
     /// The same of a new fork, which branched off there. Complexity: constant where that is behind what its
     /// parent leans on.
     pub(crate) fn lean_as(&mut self, parent: ForkId, at: Offset, log: &Arc<Log>, history: History) {
@@ -192,9 +216,17 @@ impl Images {
     }
 }
 
+#[cfg(test)]
+thread_local! {
+    /// Logs that this thread went up to.
+    pub(crate) static STEPS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
 /// A log and those that it comes from, each with where what is inherited of it ends.
 pub(crate) fn lineage(log: &Arc<Log>, until: Offset) -> impl Iterator<Item = (Arc<Log>, Offset)> + use<> {
     successors(Some((log.clone(), until)), |(log, until)| {
+        #[cfg(test)]
+        STEPS.set(STEPS.get() + 1);
         log.fork().map(|branch| (branch.parent, branch.at.min(*until)))
     })
 }

@@ -15,6 +15,7 @@ use crate::past::Past;
 use crate::read_view::ReadView;
 use crate::replay::{self, Replayed};
 use crate::session::Session;
+use imbl::OrdMap;
 use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -98,6 +99,9 @@ pub struct State {
     pub(crate) shared: Arc<Shared>,
 }
 
+/// Forks by their names. Copies share what they have in common.
+pub(crate) type Forks = OrdMap<ForkId, Arc<Fork>>;
+
 pub(crate) struct Shared {
     pub(crate) store: Store,
     pub(crate) durable: Arc<Durable>,
@@ -105,7 +109,9 @@ pub(crate) struct Shared {
     pub(crate) options: Options,
     pub(crate) memory: Arc<MemoryBudget>,
     main: ForkId,
-    pub(crate) forks: RwLock<BTreeMap<ForkId, Arc<Fork>>>,
+    /// Locked only to find one or to copy the map, which costs nothing: a look at all of them delays nobody
+    /// who finds or makes one.
+    pub(crate) forks: RwLock<Forks>,
     /// Forks that cannot be read, and why: there is nothing to be done with them but to drop them.
     unreadable: RwLock<BTreeMap<ForkId, (Arc<Log>, String)>>,
     /// The number of the next fork's log.
@@ -156,7 +162,7 @@ impl State {
             memory: MemoryBudget::new(options.sessions_bytes_max),
             options,
             main: main.id(),
-            forks: RwLock::new(forks),
+            forks: RwLock::new(forks.into_iter().collect()),
             unreadable: RwLock::new(unreadable),
             next: Mutex::new(next),
             images: Mutex::new(images),
@@ -201,8 +207,7 @@ impl State {
 
     /// Every fork, the main line included, those that are on their way, and not those that were dropped.
     pub fn forks(&self) -> Vec<ForkId> {
-        let forks = self.shared.forks.read();
-        forks.values().filter(|fork| !fork.is_dropped()).map(|fork| fork.log.id()).collect()
+        self.all().values().filter(|fork| !fork.is_dropped()).map(|fork| fork.log.id()).collect()
     }
 
     /// How many forks there are.
@@ -212,13 +217,12 @@ impl State {
 
     /// Every fork whose creation is durable and whose drop is not, and what is known of it without looking.
     pub fn lines(&self) -> Vec<Line> {
-        let forks: Vec<_> = self.shared.forks.read().values().cloned().collect();
-        let line = |fork: Arc<Fork>| {
+        let line = |fork: &Arc<Fork>| {
             let Moment { map, offset } = fork.moment(View::Committed).ok()?;
             let log = String::from_utf8_lossy(fork.log.name()).into_owned();
             Some(Line { fork: fork.log.id(), log, offset, keys: map.len() })
         };
-        forks.into_iter().filter_map(line).collect()
+        self.all().values().filter_map(line).collect()
     }
 
     /// A new fork that begins as `of` is, commits on their way included; the receipt says when it is durable.
@@ -335,10 +339,9 @@ impl State {
     /// Forks that branched off one that is dropped are replayed from an image now, and no longer from where
     /// its replay brought them. Complexity: a look at each fork.
     fn orphan(&self, images: &Images, dropped: ForkId) {
-        for child in self.shared.forks.read().values() {
+        for child in self.all().values() {
             if let Some(branch) = child.log.fork().filter(|branch| branch.parent.id() == dropped) {
-                let newest = images.under(&child.log, branch.at).next();
-                child.has_no_parent(branch.at, newest.map_or(0, |image| image.offset));
+                child.has_no_parent(branch.at, images.leaned_on(child.log.id()).unwrap_or(0));
             }
         }
     }
@@ -514,9 +517,14 @@ impl State {
         })
     }
 
+    /// All forks as they are now, with those that may be dropped by now. Complexity: constant.
+    pub(crate) fn all(&self) -> Forks {
+        self.shared.forks.read().clone()
+    }
+
     /// The logs of all forks that were not dropped, those included that cannot be read.
     pub(crate) fn logs(&self) -> Vec<Arc<Log>> {
-        let forks = self.shared.forks.read();
+        let forks = self.all();
         let readable = forks.values().filter(|fork| !fork.is_dropped()).map(|fork| &fork.log);
         let unreadable = self.shared.unreadable.read();
         let unreadable = unreadable.values().map(|(log, _)| log).filter(|log| log.staged().is_some());

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::fork::{Fork, LARGE_KEYS, Moment};
+use crate::images::STEPS;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -387,6 +388,68 @@ fn what_a_start_replays_has_a_bound_where_forks_are_made_of_forks_that_are_dropp
     drop(store);
     let state = State::open(&on_disk(directory.path(), Durability::Os), "s", options()).unwrap();
     assert_eq!((state.wrong().len(), state.root(fork, View::Committed).unwrap()), (0, root));
+}
+
+/// Forks of forks, each of which has something of its own.
+fn chain(state: &State, length: usize) -> Vec<ForkId> {
+    let mut forks = vec![state.main()];
+    for n in 0..length {
+        let last = forks[n];
+        state.write(last, &put("k", &n.to_string()), 1).unwrap();
+        forks.push(state.fork(last, 1).unwrap().0);
+    }
+    forks
+}
+
+#[test]
+fn each_fork_of_a_long_chain_is_opened_and_dropped_without_a_look_at_all_before_it() {
+    const FORKS: usize = 400;
+    for has_image in [false, true] {
+        let store = memory();
+        let state = State::open(&store, "s", Options::default()).unwrap();
+        if has_image {
+            state.checkpoint(state.main(), 1).unwrap();
+        }
+        let forks = chain(&state, FORKS);
+        drop(state);
+        STEPS.set(0);
+        let state = State::open(&store, "s", Options::default()).unwrap();
+        let opened = STEPS.take();
+        for fork in &forks[1..] {
+            state.drop_fork(*fork, 2).unwrap();
+        }
+        let dropped = STEPS.take();
+        assert!(opened < FORKS * 10 && dropped < FORKS * 10, "{has_image}: {opened}, {dropped}");
+    }
+}
+
+#[test]
+fn a_look_at_all_forks_keeps_nobody_from_making_one() {
+    let state = State::open(&memory(), "s", Options::default()).unwrap();
+    let main = state.main();
+    let (other, _) = state.fork(main, 1).unwrap();
+    let looks: [fn(&State); 4] = [
+        |state| _ = state.is_due(),
+        |state| _ = state.maintain(1),
+        |state| _ = state.forks(),
+        |state| _ = state.lines(),
+    ];
+    for look in looks {
+        let still = state.find(other).unwrap();
+        let still = still.stand_still();
+        let is_made = std::thread::scope(|scope| {
+            let state = &state;
+            let looking = scope.spawn(move || look(state));
+            std::thread::sleep(std::time::Duration::from_millis(100));
+            assert!(!looking.is_finished(), "it waits for the other");
+            let (made, is_made) = channel();
+            scope.spawn(move || made.send(state.fork(main, 1).is_ok()));
+            let is_made = is_made.recv_timeout(std::time::Duration::from_secs(10));
+            drop(still);
+            is_made
+        });
+        assert_eq!(is_made, Ok(true), "it waits for who looks at all");
+    }
 }
 
 /// Whether what a key holds is one value in memory.
