@@ -64,8 +64,10 @@ pub(crate) struct Fork {
     pub(crate) log: Arc<Log>,
     line: Mutex<()>,
     views: Mutex<Views>,
-    /// The next root is reckoned from there.
-    rooted: Mutex<Option<Rooted>>,
+    /// The newest state that a root was asked of, and where the log ended then: the next root is reckoned from
+    /// there. An older one, of a session's snapshot, is not kept: it may be all that holds what the fork has
+    /// left behind.
+    rooted: Mutex<Option<(Offset, Rooted)>>,
     /// The past state that it was made of, shared with other forks made at the same place.
     past: Option<Arc<Map>>,
     /// From where on it would be replayed: its newest image, or where its parent's replay brings it.
@@ -116,7 +118,7 @@ impl Fork {
             log,
             line: Mutex::new(()),
             views: Mutex::new(views),
-            rooted: Mutex::new(rooted),
+            rooted: Mutex::new(rooted.map(|rooted| (0, rooted))),
             past: None,
             imaged: Mutex::new(imaged),
         }
@@ -177,16 +179,16 @@ impl Fork {
         Ok(if reaches(&views.committed) { Some(0) } else { under_way().map(|(ticket, _)| *ticket) })
     }
 
-    /// The root of a state of this fork, which is remembered. Complexity: what changed since the last one
-    /// that was asked for.
-    pub(crate) fn root(&self, map: &Map) -> Root {
-        self.digest(map).1.root()
+    /// The root of a state of this fork, which is remembered if no newer one is. Complexity: what differs
+    /// from the newest one that was asked for.
+    pub(crate) fn root(&self, moment: &Moment) -> Root {
+        self.digest(moment).1.root()
     }
 
     /// The same with `over` on top, of which nothing is remembered.
-    pub(crate) fn root_over<'c>(&self, map: &Map, over: impl EachChange<'c>) -> Root {
-        let mut digest = self.digest(map).1.clone();
-        digest.follow(map, over);
+    pub(crate) fn root_over<'c>(&self, moment: &Moment, over: impl EachChange<'c>) -> Root {
+        let mut digest = self.digest(moment).1.clone();
+        digest.follow(&moment.map, over);
         digest.root()
     }
 
@@ -199,10 +201,13 @@ impl Fork {
         }
     }
 
-    fn digest(&self, map: &Map) -> Rooted {
+    fn digest(&self, moment: &Moment) -> Rooted {
         // Reckoned on a copy, without the lock: roots that are asked for at once do not wait for each other.
-        let rooted = rooted(self.rooted(), map);
-        let before = self.rooted.lock().replace(rooted.clone());
+        let rooted = rooted(self.rooted(), &moment.map);
+        let mut newest = self.rooted.lock();
+        let is_newest = newest.as_ref().is_none_or(|(offset, _)| *offset <= moment.offset);
+        let before = if is_newest { newest.replace((moment.offset, rooted.clone())) } else { None };
+        drop(newest);
         // The last to hold a state may have much to let go of.
         drop(before);
         rooted
@@ -235,7 +240,7 @@ impl Fork {
 
     /// What is needed to reckon roots from.
     pub(crate) fn rooted(&self) -> Option<Rooted> {
-        self.rooted.lock().clone()
+        self.rooted.lock().as_ref().map(|(_, rooted)| rooted.clone())
     }
 
     /// Commits changes as one entry, if the fork is where `expected` says. What changes nothing makes no

@@ -72,7 +72,7 @@ impl Image {
         let (id, offset) = (fork.log.id(), moment.offset);
         let config =
             Config { content_type: "application/octet-stream".into(), lifetime: Lifetime::Unlimited };
-        let root = fork.root(&moment.map);
+        let root = fork.root(moment);
         let name = format!("{prefix}{id}-{offset}");
         let begun = || {
             // A disk that was full left half of one.

@@ -70,11 +70,11 @@ impl ReadView {
         map
     }
 
-    /// A digest of everything. Complexity: what changed since the fork's last one.
+    /// A digest of everything. Complexity: what differs from the fork's newest one.
     pub fn root(&self) -> Root {
         match (&self.fork, &self.over) {
-            (Some(fork), None) => fork.root(&self.moment.map),
-            (Some(fork), Some(over)) => fork.root_over(&self.moment.map, &**over),
+            (Some(fork), None) => fork.root(&self.moment),
+            (Some(fork), Some(over)) => fork.root_over(&self.moment, &**over),
             (None, _) => Digest::of(&self.map()).root(),
         }
     }

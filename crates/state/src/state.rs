@@ -420,7 +420,7 @@ impl State {
     /// [`Error::NoFork`].
     pub fn root(&self, fork: ForkId, view: View) -> Result<Root, Error> {
         let found = self.find(fork)?;
-        Ok(found.root(&found.moment(view)?.map))
+        Ok(found.root(&found.moment(view)?))
     }
 
     /// What makes the one fork's state of the other's. Complexity: what they do not share.

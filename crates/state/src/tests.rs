@@ -548,6 +548,28 @@ fn a_root_keeps_nothing_of_a_session_that_is_taken_back() {
 }
 
 #[test]
+fn a_root_of_a_snapshot_that_its_fork_has_left_behind_holds_it_no_longer_than_the_session() {
+    let state = State::open(&memory(), "s", Options::default()).unwrap();
+    let main = state.main();
+    state.write(main, &put("a", "1"), 1).unwrap();
+    let then = std::sync::Arc::downgrade(&state.get(main, View::Pending, "a").unwrap().unwrap());
+    let before = state.root(main, View::Pending).unwrap();
+    let mut session = state.session(main).unwrap();
+    session.snapshot(1).unwrap();
+    state.write(main, &put("a", "2"), 2).unwrap();
+    let now = state.root(main, View::Pending).unwrap();
+    for changes in [None, Some(put("b", "1"))] {
+        if let Some(changes) = changes {
+            session.write(changes, 2).unwrap();
+        }
+        assert_eq!(session.root().unwrap() == before, session.changes() == 0);
+    }
+    session.rollback().unwrap();
+    assert!(then.upgrade().is_none(), "somebody holds on to what the snapshot was of");
+    assert_eq!((state.root(main, View::Pending).unwrap(), session.root().unwrap()), (now, now));
+}
+
+#[test]
 fn forks_share_what_roots_are_reckoned_from_and_have_none_before_somebody_asks() {
     let state = State::open(&memory(), "s", Options::default()).unwrap();
     let main = state.main();
