@@ -36,6 +36,7 @@
 #![forbid(unsafe_code)]
 
 mod background_drop;
+mod branching;
 mod changes;
 mod checkpoint;
 pub mod client;

@@ -17,7 +17,7 @@ use crate::replay::{self, Replayed};
 use crate::session::Session;
 use imbl::OrdMap;
 use parking_lot::{Mutex, RwLock};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::{Arc, Weak};
 use thalweg_log::{
@@ -108,14 +108,16 @@ pub(crate) struct Shared {
     pub(crate) name: String,
     pub(crate) options: Options,
     pub(crate) memory: Arc<MemoryBudget>,
-    main: ForkId,
+    pub(crate) main: ForkId,
     /// Locked only to find one or to copy the map, which costs nothing: a look at all of them delays nobody
     /// who finds or makes one.
     pub(crate) forks: RwLock<Forks>,
+    /// Forks by what they branched off, each beside that. Changed with `images` locked.
+    pub(crate) branches: Mutex<BTreeSet<(ForkId, ForkId)>>,
     /// Forks that cannot be read, and why: there is nothing to be done with them but to drop them.
-    unreadable: RwLock<BTreeMap<ForkId, (Arc<Log>, String)>>,
+    pub(crate) unreadable: RwLock<BTreeMap<ForkId, (Arc<Log>, String)>>,
     /// The number of the next fork's log.
-    next: Mutex<u64>,
+    pub(crate) next: Mutex<u64>,
     pub(crate) images: Mutex<Images>,
     /// Held while an image is written: one at a time.
     pub(crate) imaging: Mutex<()>,
@@ -155,6 +157,8 @@ impl State {
         let mut images = Images::find(store, &image_prefix(name), thalweg_log::now());
         let Replayed { forks, unreadable, wrong, spoiled } = replay::all(store, logs, &images)?;
         images.forget(store, &spoiled, thalweg_log::now());
+        let branch = |fork: &Arc<Fork>| Some((fork.log.fork()?.parent.id(), fork.log.id()));
+        let branches = forks.values().filter_map(branch).collect();
         let shared = Arc::new(Shared {
             store: store.clone(),
             durable: Durable::over(store)?,
@@ -163,6 +167,7 @@ impl State {
             options,
             main: main.id(),
             forks: RwLock::new(forks.into_iter().collect()),
+            branches: Mutex::new(branches),
             unreadable: RwLock::new(unreadable),
             next: Mutex::new(next),
             images: Mutex::new(images),
@@ -223,146 +228,6 @@ impl State {
             Some(Line { fork: fork.log.id(), log, offset, keys: map.len() })
         };
         self.all().values().filter_map(line).collect()
-    }
-
-    /// A new fork that begins as `of` is, commits on their way included; the receipt says when it is durable.
-    /// Complexity: one log entry, however large the state.
-    ///
-    /// # Errors
-    /// [`Error::NoFork`], [`Error::TooManyForks`], and what the log says.
-    pub fn fork(&self, of: ForkId, time: Time) -> Result<(ForkId, Receipt), Error> {
-        let parent = self.find(of)?;
-        self.branch(&parent, Fork::pending, None, time)
-    }
-
-    /// A new fork that begins as `of` was when its log ended at `offset`. Complexity: that of [`State::at`];
-    /// it shares what it holds with the forks made of places nearby, and with `of`.
-    ///
-    /// # Errors
-    /// [`Error::NoState`] when no commit ended there; else as [`State::fork`].
-    pub fn fork_at(&self, of: ForkId, offset: Offset, time: Time) -> Result<(ForkId, Receipt), Error> {
-        let parent = self.find(of)?;
-        let (map, _) = self.at(of, offset)?;
-        let past = self.shared.past.lock().note(of, offset, map);
-        let moment = Moment { map: Map::clone(&past), offset };
-        self.branch(&parent, |_| Ok(moment), Some(past), time)
-    }
-
-    fn branch(
-        &self,
-        parent: &Fork,
-        moment: impl FnOnce(&Fork) -> Result<Moment, Error>,
-        past: Option<Arc<Map>>,
-        time: Time,
-    ) -> Result<(ForkId, Receipt), Error> {
-        let shared = &*self.shared;
-        // Held until the fork is known: nothing that it would be rebuilt from goes meanwhile.
-        let mut images = shared.images.lock();
-        let limit = shared.options.logs_max;
-        if shared.store.logs_count() >= limit {
-            return Err(Error::TooManyForks { limit });
-        }
-        let moment = moment(parent)?;
-        let fork = thalweg_log::Fork { parent: parent.log.clone(), at: moment.offset, asked: [0; 2] };
-        let (at, watcher) = (moment.offset, shared.durable.watcher);
-        loop {
-            let number = {
-                let mut next = shared.next.lock();
-                *next += 1;
-                *next - 1
-            };
-            let name = format!("{}/forks/{number}", shared.name);
-            let commit = Commit { time, ..Commit::default() };
-            match shared.store.create(name.as_bytes(), &config(), Some(&fork), &commit, watcher) {
-                Err(CommitError::Exists) => {}
-                Err(CommitError::Purged { at, .. }) => {
-                    return Err(Error::NoState { fork: parent.log.id(), offset: at });
-                }
-                Err(CommitError::ParentDeleted) => return Err(Error::NoFork(parent.log.id())),
-                Err(error) => return Err(error.into()),
-                Ok((log, receipt)) => {
-                    shared.options.log_observer.tell(&log);
-                    let id = log.id();
-                    images.lean_as(parent.log.id(), at, &log, shared.options.history);
-                    let fork = Fork::new(log, receipt.ticket, moment, parent.rooted(), at);
-                    let fork = Arc::new(fork.of_past(past));
-                    let show = || drop(shared.forks.write().insert(id, fork.clone()));
-                    match receipt.ticket {
-                        0 => show(),
-                        ticket => shared.durable.note(ticket, fork.clone(), show),
-                    }
-                    return Ok((id, Receipt { first: at, next: at, ..receipt }));
-                }
-            }
-        }
-    }
-
-    /// Drops a fork. What it shares with others stays theirs. From now on it takes nothing, and nothing
-    /// pending is seen of it; what is committed of it is there until the drop is durable, which the receipt's
-    /// ticket says.
-    ///
-    /// # Errors
-    /// [`Error::MainLine`], [`Error::NoFork`], and what the log says.
-    pub fn drop_fork(&self, fork: ForkId, time: Time) -> Result<Receipt, Error> {
-        let Shared { store, durable, options, main, unreadable, .. } = &*self.shared;
-        if fork == *main {
-            return Err(Error::MainLine);
-        }
-        let unreadable = unreadable.read().get(&fork).map(|(log, _)| log.clone());
-        let found = match unreadable {
-            Some(log) => Err(log),
-            None => Ok(self.find(fork)?),
-        };
-        // Held until the fork is gone: no image is made of it meanwhile that nobody would remove.
-        let mut images = self.shared.images.lock();
-        let log = found.as_ref().map_or_else(|log| log, |fork| &fork.log);
-        let receipt = match &found {
-            Ok(found) => found.leave(&Place { store, durable, kind: &options.kind }, time)?,
-            Err(log) => {
-                let version = log.staged().ok_or(Error::NoFork(fork))?.version;
-                store.delete(log, version, time, durable.watcher)?
-            }
-        };
-        // They come behind the drop in the store's one order. It is done, whatever the log says of them: what
-        // is left goes with the next image, or start.
-        images.leave(fork);
-        let _ = images.clear(store, time, durable.watcher);
-        // From most forks none branched off.
-        if log.is_tombstone() {
-            self.orphan(&images, fork);
-        }
-        drop(images);
-        self.forget(fork, receipt.ticket);
-        Ok(receipt)
-    }
-
-    /// Forks that branched off one that is dropped are replayed from an image now, and no longer from where
-    /// its replay brought them. Complexity: a look at each fork.
-    fn orphan(&self, images: &Images, dropped: ForkId) {
-        for child in self.all().values() {
-            if let Some(branch) = child.log.fork().filter(|branch| branch.parent.id() == dropped) {
-                child.has_no_parent(branch.at, images.leaned_on(child.log.id()).unwrap_or(0));
-            }
-        }
-    }
-
-    /// Forgets a fork that was dropped, once the drop is durable. Until then the fork itself says that it is
-    /// gone.
-    fn forget(&self, fork: ForkId, ticket: Position) {
-        let shared = Arc::downgrade(&self.shared);
-        self.when(ticket, move |told| {
-            // Whether the drop lasts is not known of a store that failed.
-            if let (Ok(()), Some(shared)) = (told, shared.upgrade()) {
-                let gone = shared.forks.write().remove(&fork);
-                let unreadable = shared.unreadable.write().remove(&fork);
-                drop(unreadable);
-                // Neither the thread that announces what is durable nor a reactor that serves others must
-                // spend long here.
-                if gone.as_ref().is_some_and(|gone| gone.is_large()) {
-                    shared.background_drop.add(gone);
-                }
-            }
-        });
     }
 
     /// A fork's state as it is now, which stays as it is while the view is held. Complexity: constant.
@@ -547,7 +412,7 @@ pub(crate) fn check_key(key: &str) -> Result<(), Error> {
     Ok(())
 }
 
-fn config() -> Config {
+pub(crate) fn config() -> Config {
     Config { content_type: CONTENT_TYPE.into(), lifetime: Lifetime::Unlimited }
 }
 

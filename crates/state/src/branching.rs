@@ -1,0 +1,168 @@
+//! Forks that come and go: made of another as it is or once was, dropped, and forgotten once the drop is durable.
+//!
+//! All of it is done with `images` locked, so that no image goes that a new fork would be rebuilt from, and none is
+//! written of a fork that is dropped.
+
+use crate::error::Error;
+use crate::fork::{Fork, Moment, Place};
+use crate::images::Images;
+#[cfg(test)]
+use crate::images::STEPS;
+use crate::map::Map;
+use crate::state::{ForkId, Shared, State, config};
+use std::sync::Arc;
+use thalweg_log::{Commit, CommitError, Offset, Position, Receipt, Time};
+
+impl State {
+    /// A new fork that begins as `of` is, commits on their way included; the receipt says when it is durable.
+    /// Complexity: one log entry, however large the state.
+    ///
+    /// # Errors
+    /// [`Error::NoFork`], [`Error::TooManyForks`], and what the log says.
+    pub fn fork(&self, of: ForkId, time: Time) -> Result<(ForkId, Receipt), Error> {
+        let parent = self.find(of)?;
+        self.branch(&parent, Fork::pending, None, time)
+    }
+
+    /// A new fork that begins as `of` was when its log ended at `offset`. Complexity: that of [`State::at`];
+    /// it shares what it holds with the forks made of places nearby, and with `of`.
+    ///
+    /// # Errors
+    /// [`Error::NoState`] when no commit ended there; else as [`State::fork`].
+    pub fn fork_at(&self, of: ForkId, offset: Offset, time: Time) -> Result<(ForkId, Receipt), Error> {
+        let parent = self.find(of)?;
+        let (map, _) = self.at(of, offset)?;
+        let past = self.shared.past.lock().note(of, offset, map);
+        let moment = Moment { map: Map::clone(&past), offset };
+        self.branch(&parent, |_| Ok(moment), Some(past), time)
+    }
+
+    fn branch(
+        &self,
+        parent: &Fork,
+        moment: impl FnOnce(&Fork) -> Result<Moment, Error>,
+        past: Option<Arc<Map>>,
+        time: Time,
+    ) -> Result<(ForkId, Receipt), Error> {
+        let shared = &*self.shared;
+        // Held until the fork is known: nothing that it would be rebuilt from goes meanwhile.
+        let mut images = shared.images.lock();
+        let limit = shared.options.logs_max;
+        if shared.store.logs_count() >= limit {
+            return Err(Error::TooManyForks { limit });
+        }
+        let moment = moment(parent)?;
+        let fork = thalweg_log::Fork { parent: parent.log.clone(), at: moment.offset, asked: [0; 2] };
+        let (at, watcher) = (moment.offset, shared.durable.watcher);
+        loop {
+            let number = {
+                let mut next = shared.next.lock();
+                *next += 1;
+                *next - 1
+            };
+            let name = format!("{}/forks/{number}", shared.name);
+            let commit = Commit { time, ..Commit::default() };
+            match shared.store.create(name.as_bytes(), &config(), Some(&fork), &commit, watcher) {
+                Err(CommitError::Exists) => {}
+                Err(CommitError::Purged { at, .. }) => {
+                    return Err(Error::NoState { fork: parent.log.id(), offset: at });
+                }
+                Err(CommitError::ParentDeleted) => return Err(Error::NoFork(parent.log.id())),
+                Err(error) => return Err(error.into()),
+                Ok((log, receipt)) => {
+                    shared.options.log_observer.tell(&log);
+                    let id = log.id();
+                    images.lean_as(parent.log.id(), at, &log, shared.options.history);
+                    shared.branches.lock().insert((parent.log.id(), id));
+                    let fork = Fork::new(log, receipt.ticket, moment, parent.rooted(), at);
+                    let fork = Arc::new(fork.of_past(past));
+                    let show = || drop(shared.forks.write().insert(id, fork.clone()));
+                    match receipt.ticket {
+                        0 => show(),
+                        ticket => shared.durable.note(ticket, fork.clone(), show),
+                    }
+                    return Ok((id, Receipt { first: at, next: at, ..receipt }));
+                }
+            }
+        }
+    }
+
+    /// Drops a fork. What it shares with others stays theirs. From now on it takes nothing, and nothing
+    /// pending is seen of it; what is committed of it is there until the drop is durable, which the receipt's
+    /// ticket says.
+    ///
+    /// # Errors
+    /// [`Error::MainLine`], [`Error::NoFork`], and what the log says.
+    pub fn drop_fork(&self, fork: ForkId, time: Time) -> Result<Receipt, Error> {
+        let Shared { store, durable, options, main, unreadable, .. } = &*self.shared;
+        if fork == *main {
+            return Err(Error::MainLine);
+        }
+        let unreadable = unreadable.read().get(&fork).map(|(log, _)| log.clone());
+        let found = match unreadable {
+            Some(log) => Err(log),
+            None => Ok(self.find(fork)?),
+        };
+        // Held until the fork is gone: no image is made of it meanwhile that nobody would remove.
+        let mut images = self.shared.images.lock();
+        let log = found.as_ref().map_or_else(|log| log, |fork| &fork.log);
+        let parent = log.fork().map(|branch| branch.parent.id());
+        let receipt = match &found {
+            Ok(found) => found.leave(&Place { store, durable, kind: &options.kind }, time)?,
+            Err(log) => {
+                let version = log.staged().ok_or(Error::NoFork(fork))?.version;
+                store.delete(log, version, time, durable.watcher)?
+            }
+        };
+        // They come behind the drop in the store's one order. It is done, whatever the log says of them: what
+        // is left goes with the next image, or start.
+        images.leave(fork);
+        let _ = images.clear(store, time, durable.watcher);
+        if let Some(parent) = parent {
+            self.shared.branches.lock().remove(&(parent, fork));
+        }
+        // From most forks none branched off.
+        if log.is_tombstone() {
+            self.orphan(&images, fork);
+        }
+        drop(images);
+        self.forget(fork, receipt.ticket);
+        Ok(receipt)
+    }
+
+    /// Forks that branched off one that is dropped are replayed from an image now, and no longer from where
+    /// its replay brought them. Complexity: a look at each of them.
+    fn orphan(&self, images: &Images, dropped: ForkId) {
+        let branches = self.shared.branches.lock();
+        let children: Vec<_> = branches.range((dropped, 0)..=(dropped, ForkId::MAX)).copied().collect();
+        drop(branches);
+        for (_, child) in children {
+            #[cfg(test)]
+            STEPS.set(STEPS.get() + 1);
+            if let Ok(child) = self.find(child)
+                && let Some(branch) = child.log.fork()
+            {
+                child.has_no_parent(branch.at, images.leaned_on(child.log.id()).unwrap_or(0));
+            }
+        }
+    }
+
+    /// Forgets a fork that was dropped, once the drop is durable. Until then the fork itself says that it is
+    /// gone.
+    fn forget(&self, fork: ForkId, ticket: Position) {
+        let shared = Arc::downgrade(&self.shared);
+        self.when(ticket, move |told| {
+            // Whether the drop lasts is not known of a store that failed.
+            if let (Ok(()), Some(shared)) = (told, shared.upgrade()) {
+                let gone = shared.forks.write().remove(&fork);
+                let unreadable = shared.unreadable.write().remove(&fork);
+                drop(unreadable);
+                // Neither the thread that announces what is durable nor a reactor that serves others must
+                // spend long here.
+                if gone.as_ref().is_some_and(|gone| gone.is_large()) {
+                    shared.background_drop.add(gone);
+                }
+            }
+        });
+    }
+}
