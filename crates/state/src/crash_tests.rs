@@ -23,10 +23,19 @@ struct Line {
     is_dropped: bool,
 }
 
+/// What becomes of entries that an image stands for, from one start to the next.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Histories {
+    Kept,
+    Trimmed,
+    /// Now the one, now the other.
+    Either,
+}
+
 struct World {
     random: Random,
     disk: SimDisk,
-    history: History,
+    histories: Histories,
     lines: BTreeMap<ForkId, Line>,
     time: u64,
     counts: Counts,
@@ -40,6 +49,7 @@ struct Counts {
     flushes: u64,
     images: u64,
     forks: u64,
+    past: u64,
     drops: u64,
 }
 
@@ -51,23 +61,29 @@ impl Counts {
             flushes: self.flushes + more.flushes,
             images: self.images + more.images,
             forks: self.forks + more.forks,
+            past: self.past + more.past,
             drops: self.drops + more.drops,
         }
     }
 
     fn least(self) -> u64 {
-        let Self { crashes, writes, flushes, images, forks, drops } = self;
-        [crashes, writes, flushes, images, forks, drops].into_iter().min().unwrap_or(0)
+        let Self { crashes, writes, flushes, images, forks, past, drops } = self;
+        [crashes, writes, flushes, images, forks, past, drops].into_iter().min().unwrap_or(0)
     }
 }
 
 impl World {
-    fn open(&self) -> (Store, State) {
+    fn open(&mut self) -> (Store, State) {
         let options = StoreOptions { durability: Durability::Sync, ..StoreOptions::default() };
         let disk = Disk::Sim(self.disk.clone());
         let (store, report) = Store::open(&disk, Path::new("/store"), options).unwrap();
         assert_eq!(report.damage, []);
-        let options = Options { history: self.history, ..Options::default() };
+        let history = match self.histories {
+            Histories::Either if self.random.once_in(2) => History::Kept,
+            Histories::Kept => History::Kept,
+            Histories::Either | Histories::Trimmed => History::Trimmed,
+        };
+        let options = Options { history, ..Options::default() };
         let state = State::open(&store, "s", options).unwrap();
         assert!(state.wrong().is_empty());
         (store, state)
@@ -86,14 +102,41 @@ impl World {
             let line = self.lines.get_mut(&fork).unwrap();
             assert!(offset >= line.acknowledged, "acknowledged up to {}, found {offset}", line.acknowledged);
             let map = state.map(fork, View::Committed).unwrap();
-            let held: Model = map
-                .scan(std::ops::Bound::Unbounded)
-                .map(|(key, value)| (key.to_string(), String::from_utf8(value.to_vec()).unwrap()))
-                .collect();
-            assert_eq!(Some(&held), line.states.get(&offset), "at {offset}");
+            assert_eq!(Some(&held(&map)), line.states.get(&offset), "at {offset}");
             assert_eq!(state.root(fork, View::Committed).unwrap(), Digest::of(&map).root());
             line.states.split_off(&(offset + 1));
             (line.is_durable, line.is_dropped) = (true, false);
+            // A few of them: each may be replayed from the beginning.
+            let states = &self.lines[&fork].states;
+            let step = states.len().div_ceil(4).max(1);
+            let first = usize::try_from(self.random.below(step as u64)).unwrap();
+            for (offset, model) in states.iter().skip(first).step_by(step) {
+                match state.at(fork, *offset) {
+                    Ok((map, _)) => assert_eq!(&held(&map), model, "what fork {fork} was at {offset}"),
+                    Err(error) => assert!(self.lets_go(&error), "fork {fork} at {offset}: {error}"),
+                }
+            }
+        }
+    }
+
+    /// Whether an error says what may be: that the past is gone.
+    fn lets_go(&self, error: &Error) -> bool {
+        self.histories != Histories::Kept && matches!(error, Error::NoState { .. })
+    }
+
+    /// A fork of what another was at some offset.
+    fn fork_at(&mut self, state: &State, of: ForkId) {
+        let line = &self.lines[&of];
+        let nth = usize::try_from(self.random.below(line.states.len() as u64)).unwrap();
+        let (offset, model) = line.states.iter().nth(nth).unwrap();
+        match state.fork_at(of, *offset, self.time) {
+            Ok((made, _)) => {
+                assert_eq!(&held(&state.map(made, View::Pending).unwrap()), model);
+                let states = line.states.range(..=offset).map(|(at, model)| (*at, model.clone())).collect();
+                self.lines.insert(made, Line { states, ..Line::default() });
+                self.counts.past += 1;
+            }
+            Err(error) => assert!(self.lets_go(&error), "fork {of} at {offset}: {error}"),
         }
     }
 
@@ -103,7 +146,7 @@ impl World {
             self.lines.iter().filter(|(_, line)| !line.is_dropped).map(|(fork, _)| *fork).collect();
         let fork = forks[usize::try_from(self.random.below(forks.len() as u64)).unwrap()];
         match self.random.below(24) {
-            0 if forks.len() < 5 => {
+            0 if forks.len() < 8 => {
                 let (made, receipt) = state.fork(fork, self.time).unwrap();
                 let line = Line { is_durable: false, acknowledged: 0, ..self.lines[&fork].clone() };
                 self.lines.insert(made, line);
@@ -133,6 +176,7 @@ impl World {
                 }
             }
             6 => drop(store.maintain(self.time).unwrap()),
+            7 if forks.len() < 8 => self.fork_at(state, fork),
             _ => {
                 let line = self.lines.get_mut(&fork).unwrap();
                 let mut model = line.states.values().next_back().cloned().unwrap_or_default();
@@ -156,11 +200,17 @@ impl World {
     }
 }
 
+/// What a map holds.
+fn held(map: &Map) -> Model {
+    let entry = |(key, value): (&Key, &Value)| (key.to_string(), String::from_utf8(value.to_vec()).unwrap());
+    map.scan(std::ops::Bound::Unbounded).map(entry).collect()
+}
+
 fn run(seed: u64) -> Counts {
-    let history = if seed.is_multiple_of(2) { History::Trimmed } else { History::Kept };
+    let histories = [Histories::Kept, Histories::Trimmed, Histories::Either][(seed % 3) as usize];
     let disk = SimDisk::new(seed, 64 << 20);
     let (random, counts) = (Random::new(seed), Counts::default());
-    let mut world = World { random, disk, history, lines: BTreeMap::new(), time: 0, counts };
+    let mut world = World { random, disk, histories, lines: BTreeMap::new(), time: 0, counts };
     let (_, state) = world.open();
     let line = Line { states: [(0, Model::new())].into(), is_durable: true, ..Line::default() };
     world.lines.insert(state.main(), line);
