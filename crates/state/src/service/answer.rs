@@ -2,7 +2,7 @@
 //! way.
 
 use super::refusal::Refusal;
-use super::sessions::Live;
+use super::sessions::LiveSession;
 use crate::generated::types::{
     Entry, StateBatchResponse, StateCommitResponse, StateCountResponse, StateGetResponse,
     StateHistoryResponse, StatePutResponse, StateRemoveResponse, StateRollbackResponse, StateScanResponse,
@@ -20,7 +20,7 @@ pub const ERROR_TAG: &str = "StateErrorResponse";
 
 /// What ends at an offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wrote {
+pub(super) enum WriteKind {
     Put,
     Remove,
     Batch,
@@ -34,10 +34,10 @@ pub(super) enum Answer {
     Value(Option<Value>),
     /// Where something ends.
     Offset {
-        wrote: Wrote,
+        kind: WriteKind,
         offset: Offset,
         /// The session that it was done in, if it was in one: its lease does not end before this is answered.
-        _live: Option<Live>,
+        _live: Option<LiveSession>,
     },
     Entries {
         history: bool,
@@ -76,7 +76,7 @@ impl Answer {
             Self::Value(value) => {
                 response_frame(&StateGetResponse { value: value.as_deref().map(Into::into) }, out);
             }
-            Self::Offset { wrote, offset, .. } => wrote.write(*offset, out),
+            Self::Offset { kind, offset, .. } => kind.write(*offset, out),
             Self::Entries { history, entries, next } => {
                 let entries = entries
                     .iter()
@@ -96,7 +96,7 @@ impl Answer {
     }
 }
 
-impl Wrote {
+impl WriteKind {
     fn write(self, offset: Offset, out: &mut Vec<u8>) {
         match self {
             Self::Put => response_frame(&StatePutResponse { offset }, out),

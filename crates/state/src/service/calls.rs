@@ -1,11 +1,11 @@
 //! From a request to the turn it needs, and to what does it.
 
 use super::Core;
-use super::asked::{frame_bytes, request_bytes};
 use super::order::{Budget, Outcome};
+use super::pending_call::{frame_bytes, request_bytes};
 use super::refusal::Refusal;
 use super::sessions::Token;
-use super::writes::{ToWrite, Write};
+use super::writes::{Write, WriteRequest};
 use crate::generated::types::StateRequest;
 use crate::state::ForkId;
 use std::sync::Arc;
@@ -46,7 +46,7 @@ impl Core {
 
     /// Does what is asked for, as far as that goes here and now; and what the call takes if it has to wait.
     pub(super) fn begin(self: &Arc<Self>, frame: &[u8], budget: Budget) -> (Outcome, usize) {
-        if let Some((place, write)) = ToWrite::long(frame) {
+        if let Some((place, write)) = WriteRequest::long(frame) {
             return (self.write(write, &place, budget).into(), frame_bytes(frame));
         }
         match StateRequest::decode(frame) {
@@ -74,7 +74,7 @@ impl Core {
             StateRequest::Put(put) => self.write(Write::put(&put).into(), &put.place, budget),
             StateRequest::Remove(remove) => self.write(Write::remove(&remove).into(), &remove.place, budget),
             StateRequest::Batch(batch) => {
-                self.write(ToWrite::batch(&batch, frame, budget), &batch.place, budget)
+                self.write(WriteRequest::batch(&batch, frame, budget), &batch.place, budget)
             }
             StateRequest::Fork(fork) => self.branch(&fork),
             StateRequest::Drop(drop) => self.drop_fork(&drop),

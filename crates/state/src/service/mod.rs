@@ -2,7 +2,7 @@
 //! at.
 //!
 //! Owns: which calls may run at the same time (`order`), sessions by their tokens (`sessions`), and answers
-//! that wait for the disk (`waiting`). Short calls are done where they came in, on the reactor's thread,
+//! that wait for the disk (`durability_queue`). Short calls are done where they came in, on the reactor's thread,
 //! without an allocation that could be avoided; what takes long goes to a few threads of its own, which
 //! never wait for anything. Never knows: what carries a call, or what a state is made of.
 //!
@@ -24,24 +24,25 @@
 //! 2. *An acknowledged write is durable*, and a client that hears of it sees it.
 //! 3. *Nobody waits on a thread*: neither reactor nor pool waits for a disk, a lock that is held for long, or
 //!    a session.
-//! 4. *A call that waits has its memory reserved* (`asked`): one for which there is none is refused, with
+//! 4. *A call that waits has its memory reserved* (`pending_call`): one for which there is none is refused, with
 //!    nothing done.
 //!
 //! *Checked by* `tests/`: each refusal, and random histories of many clients against a serial model.
 
 mod answer;
-mod asked;
 mod calls;
+mod durability_queue;
+mod fork_calls;
 mod imaging;
-mod kept;
-mod lines;
 mod order;
+mod page_cache;
+mod pending_call;
 mod queue;
 mod reads;
 mod refusal;
 mod room;
+mod session_calls;
 mod sessions;
-mod waiting;
 mod workers;
 mod writes;
 
@@ -53,11 +54,12 @@ use crate::error::Error;
 use crate::memory_budget::MemoryBudget;
 use crate::state::{Options, State};
 use answer::Answer;
-use asked::Asked;
+use durability_queue::DurabilityQueue;
 use imaging::Imaging;
-use kept::Kept;
 use order::{ALONE, BUSY, Turns};
+use page_cache::PageCache;
 use parking_lot::Mutex;
+use pending_call::PendingCall;
 use refusal::Refusal;
 use sessions::Sessions;
 use std::sync::{Arc, OnceLock, Weak};
@@ -66,8 +68,7 @@ use thalweg_log::{Position, Receipt, Store, now};
 use thalweg_service::{Executor, Handler, Reply, Request, Scheduler};
 use thalweg_wire::fault::Fault;
 use thalweg_wire::messagepack::{DecodeError, Wrong};
-use waiting::Waiting;
-use workers::{Lazy, Workers};
+use workers::{LazyPool, Workers};
 
 /// What may be chosen of a [`Service`].
 #[derive(Clone, Debug)]
@@ -125,17 +126,17 @@ struct Core {
     /// Held while the state is opened; why that failed last.
     opening: Mutex<Option<Arc<Error>>>,
     sessions: Sessions,
-    kept: Kept,
+    page_cache: PageCache,
     imaging: Imaging,
     workers: Arc<Workers>,
     /// For what may take as long as the state is large.
-    apart: Lazy,
+    apart: LazyPool,
     /// And for what a fork or a session waits for meanwhile.
-    roots: Lazy,
+    roots: LazyPool,
     turns: Turns,
     /// Of calls that wait.
     memory: Arc<MemoryBudget>,
-    waiting: Arc<Waiting>,
+    waiting: Arc<DurabilityQueue>,
 }
 
 impl Service {
@@ -150,13 +151,13 @@ impl Service {
             state: OnceLock::new(),
             opening: Mutex::default(),
             sessions: Sessions::new(options.sessions_max),
-            kept: Kept::default(),
+            page_cache: PageCache::default(),
             imaging: Imaging::default(),
             turns: Scheduler::new(Arc::clone(&workers)),
             memory: MemoryBudget::new(options.waiting_bytes_max),
             workers,
-            apart: Lazy::new(1),
-            roots: Lazy::new(1),
+            apart: LazyPool::new(1),
+            roots: LazyPool::new(1),
             waiting: Arc::default(),
         };
         if State::exists(store, name) {
@@ -190,7 +191,7 @@ impl Service {
     /// until others take its place.
     pub fn keep_house(&self) {
         self.core.sessions.sweep();
-        self.core.kept.sweep(Instant::now());
+        self.core.page_cache.sweep(Instant::now());
         match self.core.state.get() {
             Some(state) if state.is_due() => self.core.maintain(),
             // The fork whose image was refused is gone, say.
@@ -223,7 +224,7 @@ impl Service {
     pub fn call(&self, frame: &[u8], alone: bool, reply: Reply) {
         let budget = if alone || self.core.workers.are_full() { ALONE } else { BUSY };
         let (outcome, bytes) = self.core.begin(frame, budget);
-        self.core.settle(outcome, budget, Asked::new(bytes, reply));
+        self.core.settle(outcome, budget, PendingCall::new(bytes, reply));
     }
 }
 
@@ -254,7 +255,7 @@ impl Core {
         }
         match State::open(&self.store, &self.name, self.options.clone()) {
             Ok(state) => Ok(self.state.get_or_init(|| {
-                let waiting: Weak<dyn Listen> = Arc::<Waiting>::downgrade(&self.waiting);
+                let waiting: Weak<dyn Listen> = Arc::<DurabilityQueue>::downgrade(&self.waiting);
                 state.listen(waiting);
                 state
             })),

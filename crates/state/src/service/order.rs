@@ -21,7 +21,7 @@
 //! holds a turn never waits for room: others wait for it, and the client may never read.
 
 use super::answer::{Answer, refuse};
-use super::asked::Asked;
+use super::pending_call::PendingCall;
 use super::queue::Queued;
 use super::refusal::Refusal;
 use super::room::{Answering, with_room};
@@ -168,15 +168,15 @@ impl Core {
     }
 
     /// Sees a call to its answer.
-    pub(super) fn settle(self: &Arc<Self>, mut outcome: Outcome, budget: Budget, asked: Asked) {
+    pub(super) fn settle(self: &Arc<Self>, mut outcome: Outcome, budget: Budget, pending: PendingCall) {
         loop {
             match outcome {
-                Outcome::Done(ticket, answer) => return self.give(ticket, answer, asked.ended()),
+                Outcome::Done(ticket, answer) => return self.give(ticket, answer, pending.ended()),
                 Outcome::Refused(refusal) => {
-                    return refuse(&refusal, self.state.get().map(State::main), asked.ended());
+                    return refuse(&refusal, self.state.get().map(State::main), pending.ended());
                 }
                 Outcome::NoRequest(wrong) => {
-                    return asked.ended().fail(fault_of(&wrong), &wrong.to_string());
+                    return pending.ended().fail(fault_of(&wrong), &wrong.to_string());
                 }
                 Outcome::Elsewhere { rest, .. } if budget >= UNLIMITED => outcome = rest(self, budget),
                 Outcome::Holding(rest) if budget >= UNLIMITED => outcome = rest(self, ()),
@@ -184,40 +184,40 @@ impl Core {
                     outcome = rest(self, ());
                 }
                 Outcome::Elsewhere { least, rest } => {
-                    let Some(asked) = self.let_wait(asked) else { return };
+                    let Some(pending) = self.let_wait(pending) else { return };
                     let core = Arc::clone(self);
-                    return self.workers.put_last(Queued { core, least, rest, asked });
+                    return self.workers.put_last(Queued { core, least, rest, pending });
                 }
                 Outcome::Holding(rest) => {
-                    let Some(asked) = self.let_wait(asked) else { return };
+                    let Some(pending) = self.let_wait(pending) else { return };
                     let core = Arc::clone(self);
-                    let job = move || core.settle(rest(&core, ()), UNLIMITED, asked);
+                    let job = move || core.settle(rest(&core, ()), UNLIMITED, pending);
                     return self.workers.execute(Box::new(job));
                 }
                 Outcome::Apart(rest) => {
-                    let Some(asked) = self.let_wait(asked) else { return };
-                    return Apart { core: Arc::clone(self), is_page: false, rest, asked }.resume();
+                    let Some(pending) = self.let_wait(pending) else { return };
+                    return Apart { core: Arc::clone(self), is_page: false, rest, pending }.resume();
                 }
                 Outcome::Page(rest) => {
-                    let Some(asked) = self.let_wait(asked) else { return };
-                    return Apart { core: Arc::clone(self), is_page: true, rest, asked }.resume();
+                    let Some(pending) = self.let_wait(pending) else { return };
+                    return Apart { core: Arc::clone(self), is_page: true, rest, pending }.resume();
                 }
                 Outcome::InLine(rest) => {
-                    let Some(asked) = self.let_wait(asked) else { return };
+                    let Some(pending) = self.let_wait(pending) else { return };
                     let core = Arc::clone(self);
-                    let job = move || core.settle(rest(&core, ()), ENDLESS, asked);
+                    let job = move || core.settle(rest(&core, ()), ENDLESS, pending);
                     return self.roots.execute(Box::new(job));
                 }
                 Outcome::InTurn { places, rest } => match self.turns.all_now(&places) {
                     Some(held) => outcome = rest(self, (held, budget)),
                     None => {
-                        let Some(asked) = self.let_wait(asked) else { return };
+                        let Some(pending) = self.let_wait(pending) else { return };
                         let core = Arc::clone(self);
                         let reads = places.iter().all(|(_, access)| *access == Access::Read);
                         // On a thread for what takes long.
                         let rest = move |held| {
-                            let budget = if reads && !asked.has_room() { NO_ROOM } else { UNLIMITED };
-                            core.settle(rest(&core, (held, budget)), budget, asked);
+                            let budget = if reads && !pending.has_room() { NO_ROOM } else { UNLIMITED };
+                            core.settle(rest(&core, (held, budget)), budget, pending);
                         };
                         return self.turns.schedule_all(&places, rest);
                     }
@@ -232,23 +232,23 @@ impl Queued {
     pub(super) fn go_on(self, budget: Budget) {
         // Nobody may wait any more by the time it is its turn, and nothing was done yet that would have to be
         // said: so the queue is as long as what somebody waits for.
-        if self.asked.is_cancelled() {
+        if self.pending.is_cancelled() {
             return;
         }
-        let Some(Self { core, rest, asked, .. }) = with_room(self) else { return };
+        let Some(Self { core, rest, pending, .. }) = with_room(self) else { return };
         match rest(&core, budget) {
             Outcome::Elsewhere { least, rest } if budget < UNLIMITED => {
                 let workers = Arc::clone(&core.workers);
-                workers.put_first(Self { core, least, rest, asked });
+                workers.put_first(Self { core, least, rest, pending });
             }
-            outcome => core.settle(outcome, budget, asked),
+            outcome => core.settle(outcome, budget, pending),
         }
     }
 }
 
 impl Answering for Queued {
-    fn asked(&mut self) -> &mut Asked {
-        &mut self.asked
+    fn pending(&mut self) -> &mut PendingCall {
+        &mut self.pending
     }
 
     fn resume(self) {
@@ -263,24 +263,24 @@ struct Apart {
     /// It waits for room. What may hold a turn does not: others wait for it.
     is_page: bool,
     rest: Rest<()>,
-    asked: Asked,
+    pending: PendingCall,
 }
 
 impl Answering for Apart {
-    fn asked(&mut self) -> &mut Asked {
-        &mut self.asked
+    fn pending(&mut self) -> &mut PendingCall {
+        &mut self.pending
     }
 
     fn resume(self) {
         let core = Arc::clone(&self.core);
         let job = move || {
             // As in the queue, the line is as long as what somebody waits for.
-            if self.asked.is_cancelled() {
+            if self.pending.is_cancelled() {
                 return;
             }
             let ready = if self.is_page { with_room(self) } else { Some(self) };
-            let Some(Self { core, rest, asked, .. }) = ready else { return };
-            core.settle(rest(&core, ()), ENDLESS, asked);
+            let Some(Self { core, rest, pending, .. }) = ready else { return };
+            core.settle(rest(&core, ()), ENDLESS, pending);
         };
         core.apart.execute(Box::new(job));
     }

@@ -7,8 +7,8 @@
 //! says whether it needs a job, which the caller submits.
 
 use super::Core;
-use super::asked::Asked;
 use super::order::{Budget, Rest};
+use super::pending_call::PendingCall;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ pub(super) struct Queued {
     /// The smallest budget that its rest can go on with.
     pub(super) least: Budget,
     pub(super) rest: Rest<Budget>,
-    pub(super) asked: Asked,
+    pub(super) pending: PendingCall,
 }
 
 /// What a job has to do.

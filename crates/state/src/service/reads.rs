@@ -5,14 +5,14 @@
 use super::Core;
 use super::answer::Answer;
 use super::calls::Place;
-use super::lines::both;
 use super::order::{Budget, ENDLESS, Key, LONG, NO_ROOM, Outcome, Places};
 use super::refusal::Refusal;
-use super::sessions::{Live, Token};
+use super::session_calls::both;
+use super::sessions::{LiveSession, Token};
 use crate::fork::View;
 use crate::generated::types::{
     Change, StateCount, StateDiff, StateDiffResponse, StateGet, StateHistory, StateRoot, StateRootResponse,
-    StateScan, View as Wanted,
+    StateScan, View as RequestedView,
 };
 use crate::map::{Key as Name, Map, Value};
 use crate::read_view::ReadView;
@@ -31,15 +31,15 @@ const ANSWER_BYTES: usize = 1 << 20;
 /// The cost of an entry in an answer, in keys that are only scanned past.
 const ENTRY_COST: usize = 8;
 
-type Tried = Result<Outcome, Refusal>;
+type OutcomeResult = Result<Outcome, Refusal>;
 
 /// A read view of a place. Until it is dropped, the lease of the session that is read does not end.
-struct Seen {
+struct PlaceView {
     read_view: ReadView,
-    _beside: Option<Live>,
+    _beside: Option<LiveSession>,
 }
 
-impl Deref for Seen {
+impl Deref for PlaceView {
     type Target = ReadView;
 
     fn deref(&self) -> &ReadView {
@@ -48,19 +48,19 @@ impl Deref for Seen {
 }
 
 /// A place that is to be read.
-enum Spot {
+enum Source {
     /// As it was when the call came.
-    Seen(Seen),
+    View(PlaceView),
     /// In its turn.
     Fork(ForkId),
     /// In its turn, and its fork's.
-    Session(Token, Live),
+    Session(Token, LiveSession),
 }
 
-impl Spot {
+impl Source {
     fn places(&self) -> Places {
         match self {
-            Self::Seen(_) => Vec::new(),
+            Self::View(_) => Vec::new(),
             Self::Fork(fork) => vec![(Key::Fork(*fork), Access::Read)],
             Self::Session(token, live) => both(*token, live, Access::Read),
         }
@@ -68,12 +68,12 @@ impl Spot {
 }
 
 impl Core {
-    fn spot(&self, place: &str, view: Option<Wanted>) -> Result<Spot, Refusal> {
+    fn source(&self, place: &str, view: Option<RequestedView>) -> Result<Source, Refusal> {
         match self.place(place)? {
-            Place::Fork(fork) if is_pending(view) => Ok(Spot::Fork(fork)),
+            Place::Fork(fork) if is_pending(view) => Ok(Source::Fork(fork)),
             Place::Fork(fork) => {
                 let read_view = self.open()?.read_view(fork, View::Committed)?;
-                Ok(Spot::Seen(Seen { read_view, _beside: None }))
+                Ok(Source::View(PlaceView { read_view, _beside: None }))
             }
             Place::Session(_) if view.is_some() => Err(Refusal::View),
             Place::Session(token) => {
@@ -82,21 +82,21 @@ impl Core {
                 if let Some(_held) = self.turn(Key::Session(token.name), Access::Read)
                     && live.lock()?.is_pending()
                 {
-                    return Ok(Spot::Seen(see_in(live)?));
+                    return Ok(Source::View(see_in(live)?));
                 }
-                Ok(Spot::Session(token, live))
+                Ok(Source::Session(token, live))
             }
         }
     }
 
     /// The caller has the turns that the place needs.
-    fn see(&self, spot: Spot) -> Result<Seen, Refusal> {
-        match spot {
-            Spot::Seen(seen) => Ok(seen),
-            Spot::Fork(fork) => {
-                Ok(Seen { read_view: self.open()?.read_view(fork, View::Pending)?, _beside: None })
+    fn see(&self, source: Source) -> Result<PlaceView, Refusal> {
+        match source {
+            Source::View(seen) => Ok(seen),
+            Source::Fork(fork) => {
+                Ok(PlaceView { read_view: self.open()?.read_view(fork, View::Pending)?, _beside: None })
             }
-            Spot::Session(_, live) => see_in(live),
+            Source::Session(_, live) => see_in(live),
         }
     }
 
@@ -104,14 +104,14 @@ impl Core {
     fn look(
         self: &Arc<Self>,
         place: &str,
-        view: Option<Wanted>,
+        view: Option<RequestedView>,
         budget: Budget,
-        look: impl FnOnce(Seen, Budget) -> Outcome + Send + 'static,
-    ) -> Tried {
-        match self.spot(place, view)? {
-            Spot::Seen(seen) => Ok(look(seen, budget)),
-            spot => Ok(Outcome::in_turns(spot.places(), move |core, held, budget| {
-                let seen = core.see(spot);
+        look: impl FnOnce(PlaceView, Budget) -> Outcome + Send + 'static,
+    ) -> OutcomeResult {
+        match self.source(place, view)? {
+            Source::View(seen) => Ok(look(seen, budget)),
+            source => Ok(Outcome::in_turns(source.places(), move |core, held, budget| {
+                let seen = core.see(source);
                 drop(held);
                 let look_at = |seen| match budget {
                     NO_ROOM => Outcome::elsewhere_within(0, move |_, budget| look(seen, budget)),
@@ -122,7 +122,7 @@ impl Core {
         }
     }
 
-    pub(super) fn get(self: &Arc<Self>, get: &StateGet<'_>, budget: Budget) -> Tried {
+    pub(super) fn get(self: &Arc<Self>, get: &StateGet<'_>, budget: Budget) -> OutcomeResult {
         // Most look here and now, without making the key their own.
         if let Place::Fork(fork) = self.place(&get.place)?
             && !is_pending(get.view)
@@ -136,7 +136,7 @@ impl Core {
         })
     }
 
-    pub(super) fn scan(self: &Arc<Self>, scan: &StateScan<'_>, budget: Budget) -> Tried {
+    pub(super) fn scan(self: &Arc<Self>, scan: &StateScan<'_>, budget: Budget) -> OutcomeResult {
         let (start, limit) = (scan.start.as_deref().map(Name::from), limit(scan.limit));
         self.look(&scan.place, scan.view, budget, move |read_view, budget| {
             let entries = move || page(read_view.scan(from(start.as_deref())), limit, false);
@@ -148,14 +148,14 @@ impl Core {
         })
     }
 
-    pub(super) fn count(self: &Arc<Self>, count: &StateCount<'_>, budget: Budget) -> Tried {
+    pub(super) fn count(self: &Arc<Self>, count: &StateCount<'_>, budget: Budget) -> OutcomeResult {
         let (start, until) = (count.start.as_deref().map(Name::from), count.until.as_deref().map(Name::from));
         self.look(&count.place, count.view, budget, move |seen, budget| {
             Count { seen, until, so_far: 0 }.go_on(start.as_deref(), budget)
         })
     }
 
-    pub(super) fn root(self: &Arc<Self>, root: &StateRoot<'_>, budget: Budget) -> Tried {
+    pub(super) fn root(self: &Arc<Self>, root: &StateRoot<'_>, budget: Budget) -> OutcomeResult {
         self.look(&root.place, root.view, budget, |read_view, _| {
             // Nobody knows how much changed since the last one.
             Outcome::apart(move |_| {
@@ -166,7 +166,7 @@ impl Core {
         })
     }
 
-    pub(super) fn diff(self: &Arc<Self>, diff: StateDiff<'static>) -> Tried {
+    pub(super) fn diff(self: &Arc<Self>, diff: StateDiff<'static>) -> OutcomeResult {
         let StateDiff { before, now, start, limit: wanted, view } = diff;
         let is_session = |place: &str| self.place(place).map(|place| matches!(place, Place::Session(_)));
         let (of_before, of_now) = match (is_session(&before)?, is_session(&now)?) {
@@ -175,11 +175,11 @@ impl Core {
             (before, now) => (view.filter(|_| !before), view.filter(|_| !now)),
         };
         let is_one = self.place(&before)? == self.place(&now)? && of_before == of_now;
-        let spot = self.spot(&now, of_now)?;
+        let source = self.source(&now, of_now)?;
         // What is one place is looked at once.
-        let other = if is_one { None } else { Some(self.spot(&before, of_before)?) };
-        let mut places = spot.places();
-        for place in other.iter().flat_map(Spot::places) {
+        let other = if is_one { None } else { Some(self.source(&before, of_before)?) };
+        let mut places = source.places();
+        for place in other.iter().flat_map(Source::places) {
             if !places.contains(&place) {
                 places.push(place);
             }
@@ -187,9 +187,9 @@ impl Core {
         // Each turn is held until all are had: neither place goes on before the other is looked at.
         Ok(Outcome::in_turns(places, move |core, held, _| {
             let seen =
-                core.see(spot).and_then(|now| Ok((other.map(|spot| core.see(spot)).transpose()?, now)));
+                core.see(source).and_then(|now| Ok((other.map(|source| core.see(source)).transpose()?, now)));
             drop(held);
-            let compare = |(before, now): (Option<Seen>, Seen)| {
+            let compare = |(before, now): (Option<PlaceView>, PlaceView)| {
                 Outcome::page(move |core| {
                     let before = before.as_ref().unwrap_or(&now);
                     Outcome::done(core.differences(before, &now, start.as_deref(), limit(wanted)))
@@ -199,14 +199,14 @@ impl Core {
         }))
     }
 
-    pub(super) fn history(self: &Arc<Self>, history: StateHistory<'static>) -> Tried {
+    pub(super) fn history(self: &Arc<Self>, history: StateHistory<'static>) -> OutcomeResult {
         let fork = self.fork(&history.fork)?;
         Ok(Outcome::page(move |core| {
             let found = core.recalled(fork, history.offset);
             let answer = |(map, ticket): (Map, Position)| {
                 let page = page(map.scan(from(history.start.as_deref())), limit(history.limit), true);
                 if page.goes_on() {
-                    core.kept.keep_recalled(fork, history.offset, map);
+                    core.page_cache.keep_recalled(fork, history.offset, map);
                 }
                 Outcome::Done(ticket, page)
             };
@@ -217,15 +217,15 @@ impl Core {
     /// The state of a fork at an offset, and when all of it is durable.
     fn recalled(&self, fork: u64, offset: Offset) -> Result<(Map, Position), Refusal> {
         let state = self.open()?;
-        if let Some(map) = self.kept.recall(fork, offset) {
+        if let Some(map) = self.page_cache.recall(fork, offset) {
             // It may have been dropped, or let go of, since.
             return Ok((map, state.ticket_at(fork, offset)?));
         }
         Ok(state.at(fork, offset)?)
     }
 
-    fn differences(&self, before: &Seen, now: &Seen, start: Option<&str>, limit: usize) -> Answer {
-        let window = self.kept.compare(before, now, start, limit);
+    fn differences(&self, before: &PlaceView, now: &PlaceView, start: Option<&str>, limit: usize) -> Answer {
+        let window = self.page_cache.compare(before, now, start, limit);
         let (changes, next) = paged(window.scan(from(start)), limit, |(key, value)| {
             (key, value.map_or(0, |value| value.len()))
         });
@@ -233,20 +233,20 @@ impl Core {
         let next_key = next.as_deref().map(Into::into);
         let answer = Answer::of(&StateDiffResponse { changes, next: next_key });
         if start.is_some() && next.is_some() {
-            self.kept.keep_compared(before.read_view.clone(), now.read_view.clone(), window);
+            self.page_cache.keep_compared(before.read_view.clone(), now.read_view.clone(), window);
         }
         answer
     }
 }
 
 /// A read view of a session. The caller has the session's turn.
-fn see_in(live: Live) -> Result<Seen, Refusal> {
+fn see_in(live: LiveSession) -> Result<PlaceView, Refusal> {
     let read_view = live.lock()?.read_view()?;
-    Ok(Seen { read_view, _beside: Some(live) })
+    Ok(PlaceView { read_view, _beside: Some(live) })
 }
 
-fn is_pending(view: Option<Wanted>) -> bool {
-    view == Some(Wanted::Pending)
+fn is_pending(view: Option<RequestedView>) -> bool {
+    view == Some(RequestedView::Pending)
 }
 
 fn limit(wanted: Option<u32>) -> usize {
@@ -290,7 +290,7 @@ fn paged<'s, T: Copy>(
 
 /// A count that is under way.
 struct Count {
-    seen: Seen,
+    seen: PlaceView,
     until: Option<Name>,
     so_far: usize,
 }

@@ -5,7 +5,7 @@
 //! A call that waits here is owned by the waker that its reply has: it goes on when the connection has sent
 //! some of what it has, or ends when nobody waits any more, and is then done by nobody.
 
-use super::asked::Asked;
+use super::pending_call::PendingCall;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::task::{Wake, Waker};
@@ -13,7 +13,7 @@ use std::task::{Wake, Waker};
 /// Work for an answer.
 pub(super) trait Answering: Send + Sized + 'static {
     /// The call that is answered.
-    fn asked(&mut self) -> &mut Asked;
+    fn pending(&mut self) -> &mut PendingCall;
 
     /// Hands the work to a thread. Called on the reactor's.
     fn resume(self);
@@ -32,14 +32,14 @@ impl<W: Answering> Wake for Parked<W> {
 
 /// The work, if there is room for its answer now; otherwise it waits for that, and is resumed then.
 pub(super) fn with_room<W: Answering>(mut work: W) -> Option<W> {
-    if work.asked().has_room() {
+    if work.pending().has_room() {
         return Some(work);
     }
     let parked = Arc::new(Parked(Mutex::new(None)));
     let waker = Waker::from(Arc::clone(&parked));
     // Who wakes it meanwhile waits until it is there.
     let mut place = parked.0.lock();
-    if !work.asked().await_room(&waker) {
+    if !work.pending().await_room(&waker) {
         return Some(work);
     }
     *place = Some(work);

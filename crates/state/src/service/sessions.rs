@@ -52,7 +52,7 @@ impl std::fmt::Display for Token {
 
 /// A session, for as long as a call is about it: until this goes its lease does not end.
 #[derive(Clone, Debug)]
-pub(super) struct Live {
+pub(super) struct LiveSession {
     leased: Arc<Leased>,
 }
 
@@ -66,7 +66,7 @@ struct Leased {
     until: Mutex<Instant>,
 }
 
-impl Live {
+impl LiveSession {
     /// The session, if it was not closed. The caller holds its turn.
     pub(super) fn lock(&self) -> Result<MappedMutexGuard<'_, Session>, Refusal> {
         MutexGuard::try_map(self.leased.session.lock(), Option::as_mut).map_err(|_| Refusal::SessionExpired)
@@ -83,7 +83,7 @@ impl Live {
     }
 }
 
-impl Drop for Live {
+impl Drop for LiveSession {
     fn drop(&mut self) {
         *self.leased.until.lock() = Instant::now() + self.leased.lease;
     }
@@ -148,7 +148,7 @@ impl Sessions {
     }
 
     /// A session, for a call about it.
-    pub(super) fn find(&self, token: Token) -> Result<Live, Refusal> {
+    pub(super) fn find(&self, token: Token) -> Result<LiveSession, Refusal> {
         if token.incarnation != self.incarnation {
             return Err(Refusal::SessionLost);
         }
@@ -161,7 +161,7 @@ impl Sessions {
             drop(ended);
             return Err(Refusal::SessionExpired);
         }
-        let found = Live { leased: leased.clone() };
+        let found = LiveSession { leased: leased.clone() };
         let ended = if now > table.swept + SWEEP { table.sweep(now) } else { Vec::new() };
         drop(table);
         drop(ended);
@@ -169,7 +169,7 @@ impl Sessions {
     }
 
     /// Ends a session. The caller holds its turn.
-    pub(super) fn close(&self, token: Token, live: &Live) -> Result<(), Refusal> {
+    pub(super) fn close(&self, token: Token, live: &LiveSession) -> Result<(), Refusal> {
         // One that was closed already may have left its name to another.
         drop(live.lock()?);
         let leased = self.table.lock().leased.remove(&token.name);

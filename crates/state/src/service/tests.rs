@@ -382,15 +382,15 @@ fn pages_of_long_ago_are_taken_from_what_the_first_was() {
     };
     assert_eq!(page(None), ("a".into(), Some("b".into())));
     // In its place something that is told apart.
-    let mut other = core.kept.recall(main, offset).expect("it is kept");
+    let mut other = core.page_cache.recall(main, offset).expect("it is kept");
     other.apply(&[crate::Change::Put("bb".into(), b"1"[..].into())].into_iter().collect());
-    core.kept.keep_recalled(main, offset, other);
+    core.page_cache.keep_recalled(main, offset, other);
     assert_eq!(page(Some("b")), ("b".into(), Some("bb".into())));
     assert_eq!(page(Some("c")), ("c".into(), None));
-    assert!(core.kept.recall(main, offset).is_none(), "the last page was taken");
+    assert!(core.page_cache.recall(main, offset).is_none(), "the last page was taken");
     // What is kept is nobody's to see once the fork is gone.
     let fork = state.fork(main, now()).unwrap().0;
-    core.kept.keep_recalled(fork, offset, crate::Map::default());
+    core.page_cache.keep_recalled(fork, offset, crate::Map::default());
     state.drop_fork(fork, now()).unwrap();
     let history = StateHistory { fork: fork.to_string().into(), offset, start: None, limit: None };
     assert_eq!(end(core, begin(core, StateRequest::History(history), BUSY)).unwrap_err(), Word::NoFork);
@@ -433,15 +433,19 @@ fn pages_of_what_differs_are_taken_from_what_one_was() {
         (page.0.into_iter().map(|(key, _)| key).collect::<String>(), page.1)
     };
     assert_eq!(keys(page(None)), ("ab".to_owned(), Some("c".to_owned())));
-    assert_eq!(core.kept.counts(), (0, 0), "nothing is kept for a client that reads the first page alone");
+    assert_eq!(
+        core.page_cache.counts(),
+        (0, 0),
+        "nothing is kept for a client that reads the first page alone"
+    );
     assert_eq!(keys(page(Some("b"))), ("bc".to_owned(), Some("d".to_owned())));
-    assert_eq!(core.kept.counts(), (1, 0));
+    assert_eq!(core.page_cache.counts(), (1, 0));
     // What lies before what is kept is come to anew, and so is what has changed since.
     assert_eq!(keys(page(Some("a"))), ("ab".to_owned(), Some("c".to_owned())));
     end(core, begin(core, put(&fork, "cc"), BUSY)).unwrap();
     assert_eq!(keys(page(Some("c"))), ("ccc".to_owned(), Some("d".to_owned())));
     assert_eq!(keys(page(Some("d"))), ("de".to_owned(), None));
-    assert_eq!(core.kept.counts(), (1, 0), "of what was there before the last change");
+    assert_eq!(core.page_cache.counts(), (1, 0), "of what was there before the last change");
 }
 
 #[test]
@@ -683,7 +687,7 @@ fn what_nobody_waits_for_any_more_is_not_done() {
                 count.fetch_add(1, Ordering::Relaxed);
                 Outcome::done(Answer::Count(1))
             };
-            self.0.core.settle(Outcome::elsewhere(rest), BUSY, Asked::new(1, reply));
+            self.0.core.settle(Outcome::elsewhere(rest), BUSY, PendingCall::new(1, reply));
         }
     }
     let (mut service, _, finish) = busy(ALONE + 1);
@@ -766,7 +770,7 @@ fn what_a_client_does_not_read_is_not_made() {
                 steady = if now == bytes { steady + 1 } else { 0 };
                 bytes = now;
             }
-            bytes / super::asked::frame_bytes(&frame)
+            bytes / super::pending_call::frame_bytes(&frame)
         };
         let (mut client, calls) = ask();
         let left = waiting();
@@ -823,7 +827,7 @@ fn what_is_left_of_a_call_is_done_though_its_job_came_while_it_was_helped() {
                 passes.recv().unwrap();
                 Outcome::elsewhere(|_| Outcome::done(Answer::Count(1)))
             };
-            let asked = Asked::new(1, reply);
+            let asked = PendingCall::new(1, reply);
             self.0.core.settle(Outcome::elsewhere_within(1, rest), BUSY, asked);
         }
     }

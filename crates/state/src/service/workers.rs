@@ -7,14 +7,14 @@ use std::sync::{Arc, OnceLock};
 use thalweg_service::{Executor, Pool};
 
 /// A fixed number of threads, started by the first job.
-pub(super) struct Lazy {
+pub(super) struct LazyPool {
     threads: usize,
     pool: OnceLock<Pool>,
     /// Jobs that have begun and not ended.
     running: Arc<Mutex<usize>>,
 }
 
-impl Lazy {
+impl LazyPool {
     pub(super) fn new(threads: usize) -> Self {
         Self { threads: threads.max(1), pool: OnceLock::new(), running: Arc::default() }
     }
@@ -25,7 +25,7 @@ impl Lazy {
     }
 }
 
-impl Executor for Lazy {
+impl Executor for LazyPool {
     fn execute(&self, job: Box<dyn FnOnce() + Send>) {
         let running = Arc::clone(&self.running);
         let job = move || {
@@ -49,13 +49,13 @@ impl Drop for Running {
 /// Threads over a [`Queue`]. As an executor they run the jobs of those that were given turns, before calls
 /// that hold none.
 pub(super) struct Workers {
-    threads: Lazy,
+    threads: LazyPool,
     queue: Arc<Queue>,
 }
 
 impl Workers {
     pub(super) fn new(threads: usize) -> Self {
-        Self { threads: Lazy::new(threads), queue: Arc::default() }
+        Self { threads: LazyPool::new(threads), queue: Arc::default() }
     }
 
     /// Lets a call that holds no turn wait behind the others.

@@ -4,12 +4,12 @@
 //! alone, and is read in its turn, on a thread for what takes long.
 
 use super::Core;
-use super::answer::{Answer, Wrote};
+use super::answer::{Answer, WriteKind};
 use super::calls::Place;
-use super::lines::both;
 use super::order::{Budget, ENDLESS, Held, Key, LONG, Outcome, UNLIMITED};
 use super::refusal::Refusal;
-use super::sessions::Live;
+use super::session_calls::both;
+use super::sessions::LiveSession;
 use crate::changes::{Change, Changes};
 use crate::digest::Root;
 use crate::error::Error;
@@ -33,26 +33,26 @@ const HASH_COST: usize = 128;
 const SHORT_BYTES: usize = 64 << 10;
 
 /// What is to be written.
-pub(super) enum ToWrite {
+pub(super) enum WriteRequest {
     Read(Write),
     /// A frame that is a batch or a put, which is read where there is time for it.
     Frame(Vec<u8>),
 }
 
-impl From<Write> for ToWrite {
+impl From<Write> for WriteRequest {
     fn from(write: Write) -> Self {
         Self::Read(write)
     }
 }
 
 /// What becomes of it within a budget.
-enum Within {
+enum Attempt {
     Now(Write),
-    Later(ToWrite),
+    Later(WriteRequest),
     Wrong(DecodeError),
 }
 
-impl ToWrite {
+impl WriteRequest {
     /// A batch or a put that is long for here, and its place.
     pub(super) fn long(frame: &[u8]) -> Option<(Cow<'_, str>, Self)> {
         let place = if frame.len() > SHORT_BYTES { place(frame) } else { None }?;
@@ -68,10 +68,10 @@ impl ToWrite {
     }
 
     /// `read_view` is what is seen there.
-    fn within(self, budget: Budget, read_view: impl Fn() -> Option<ReadView>) -> Within {
+    fn within(self, budget: Budget, read_view: impl Fn() -> Option<ReadView>) -> Attempt {
         match self {
             Self::Read(write) if fits(write.changes.len(), write.if_root, budget, &read_view) => {
-                Within::Now(write)
+                Attempt::Now(write)
             }
             Self::Frame(frame) if budget >= UNLIMITED => {
                 let fits =
@@ -83,35 +83,35 @@ impl ToWrite {
                     _ => None,
                 };
                 match StateRequest::decode(&frame).map(read) {
-                    Ok(Some(write)) => Within::Now(write),
-                    Ok(None) => Within::Later(Self::Frame(frame)),
-                    Err(wrong) => Within::Wrong(wrong),
+                    Ok(Some(write)) => Attempt::Now(write),
+                    Ok(None) => Attempt::Later(Self::Frame(frame)),
+                    Err(wrong) => Attempt::Wrong(wrong),
                 }
             }
-            later => Within::Later(later),
+            later => Attempt::Later(later),
         }
     }
 }
 
 /// What is to be written, read and in order.
 pub(super) struct Write {
-    wrote: Wrote,
+    kind: WriteKind,
     changes: Changes,
     if_offset: Option<Offset>,
     if_root: Option<Root>,
 }
 
 impl Write {
-    fn one(wrote: Wrote, change: Change) -> Self {
-        Self { wrote, changes: std::iter::once(change).collect(), if_offset: None, if_root: None }
+    fn one(kind: WriteKind, change: Change) -> Self {
+        Self { kind, changes: std::iter::once(change).collect(), if_offset: None, if_root: None }
     }
 
     pub(super) fn put(put: &StatePut<'_>) -> Self {
-        Self::one(Wrote::Put, Change::Put((&*put.key).into(), (&*put.value).into()))
+        Self::one(WriteKind::Put, Change::Put((&*put.key).into(), (&*put.value).into()))
     }
 
     pub(super) fn remove(remove: &StateRemove<'_>) -> Self {
-        Self::one(Wrote::Remove, Change::Delete((&*remove.key).into()))
+        Self::one(WriteKind::Remove, Change::Delete((&*remove.key).into()))
     }
 
     fn batch(batch: &StateBatch<'_>) -> Self {
@@ -120,7 +120,7 @@ impl Write {
             None => Change::Delete((&*change.key).into()),
         };
         let changes = batch.changes.iter().map(change).collect();
-        Self { wrote: Wrote::Batch, changes, if_offset: batch.if_offset, if_root: batch.if_root }
+        Self { kind: WriteKind::Batch, changes, if_offset: batch.if_offset, if_root: batch.if_root }
     }
 
     fn is_conditional(&self) -> bool {
@@ -141,8 +141,8 @@ impl Write {
     }
 
     /// `live` is the session that wrote, if one did.
-    fn done(&self, receipt: Receipt, live: Option<&Live>) -> Outcome {
-        let answer = Answer::Offset { wrote: self.wrote, offset: receipt.next, _live: live.cloned() };
+    fn done(&self, receipt: Receipt, live: Option<&LiveSession>) -> Outcome {
+        let answer = Answer::Offset { kind: self.kind, offset: receipt.next, _live: live.cloned() };
         Outcome::Done(receipt.ticket, answer)
     }
 
@@ -158,7 +158,7 @@ impl Write {
     }
 
     /// The caller has the session's turn, and there is a snapshot.
-    fn beside(mut self, live: &Live) -> Result<Outcome, Refusal> {
+    fn beside(mut self, live: &LiveSession) -> Result<Outcome, Refusal> {
         let mut session = live.lock()?;
         if self.is_conditional() {
             self.check(session.fork(), &session.read_view()?)?;
@@ -171,7 +171,7 @@ impl Write {
 impl Core {
     pub(super) fn write(
         self: &Arc<Self>,
-        write: ToWrite,
+        write: WriteRequest,
         place: &str,
         budget: Budget,
     ) -> Result<Outcome, Refusal> {
@@ -195,8 +195,8 @@ impl Core {
     /// `held` are the turns of the session and of its fork.
     fn write_session(
         self: &Arc<Self>,
-        write: ToWrite,
-        live: Live,
+        write: WriteRequest,
+        live: LiveSession,
         mut held: Vec<Held>,
         budget: Budget,
     ) -> Result<Outcome, Refusal> {
@@ -211,25 +211,25 @@ impl Core {
     /// `held` is the turn of the session, which has a snapshot.
     fn write_beside<H: Send + 'static>(
         self: &Arc<Self>,
-        write: ToWrite,
-        live: Live,
+        write: WriteRequest,
+        live: LiveSession,
         held: H,
         budget: Budget,
     ) -> Result<Outcome, Refusal> {
         match write.within(budget, || live.lock().ok()?.read_view().ok()) {
-            Within::Now(write) => {
+            Attempt::Now(write) => {
                 let outcome = write.beside(&live);
                 drop(held);
                 outcome
             }
-            Within::Later(write) => {
+            Attempt::Later(write) => {
                 Ok(longer(budget, move |core, budget| core.write_beside(write, live, held, budget).into()))
             }
-            Within::Wrong(wrong) => Ok(Outcome::NoRequest(wrong)),
+            Attempt::Wrong(wrong) => Ok(Outcome::NoRequest(wrong)),
         }
     }
 
-    fn write_fork(self: &Arc<Self>, write: ToWrite, fork: ForkId, budget: Budget) -> Outcome {
+    fn write_fork(self: &Arc<Self>, write: WriteRequest, fork: ForkId, budget: Budget) -> Outcome {
         let key = Key::Fork(fork);
         match self.turn(key, Access::Write) {
             Some(held) => self.write_here(write, fork, (held, None), budget),
@@ -240,7 +240,7 @@ impl Core {
     }
 
     /// `beside` is the session that writes, if one does, in its turn.
-    fn write_now(self: &Arc<Self>, write: &Write, fork: ForkId, beside: Option<&Live>) -> Outcome {
+    fn write_now(self: &Arc<Self>, write: &Write, fork: ForkId, beside: Option<&LiveSession>) -> Outcome {
         let written = self.open().and_then(|state| write.on_fork(state, fork));
         let done = |receipt| {
             self.grown(receipt);
@@ -256,22 +256,22 @@ impl Core {
     /// `held` is the fork's turn, and that of the session `beside` if one writes.
     fn write_here<H: Send + 'static>(
         self: &Arc<Self>,
-        write: ToWrite,
+        write: WriteRequest,
         fork: ForkId,
-        (held, beside): (H, Option<Live>),
+        (held, beside): (H, Option<LiveSession>),
         budget: Budget,
     ) -> Outcome {
         let read_view = || self.open().ok()?.read_view(fork, View::Pending).ok();
         match write.within(budget, read_view) {
-            Within::Now(write) => {
+            Attempt::Now(write) => {
                 let outcome = self.write_now(&write, fork, beside.as_ref());
                 drop(held);
                 outcome
             }
-            Within::Later(write) => {
+            Attempt::Later(write) => {
                 longer(budget, move |core, budget| core.write_here(write, fork, (held, beside), budget))
             }
-            Within::Wrong(wrong) => Outcome::NoRequest(wrong),
+            Attempt::Wrong(wrong) => Outcome::NoRequest(wrong),
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Calls in line for several places, as clients make them: on one thread, one behind the other, while a test
 //! holds what they wait for.
 
-use super::super::answer::Wrote;
-use super::super::writes::ToWrite;
+use super::super::answer::WriteKind;
+use super::super::writes::WriteRequest;
 use super::*;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Instant;
@@ -310,14 +310,14 @@ fn many_changes_are_put_in_order_elsewhere_and_in_turn() {
         let Ok(StateRequest::Batch(batch)) = StateRequest::decode(&frame) else { panic!("it is one") };
         let (first, bytes) = core.begin(&frame, BUSY);
         assert!(bytes >= frame.len(), "what waits is counted");
-        let write = ToWrite::batch(&batch, &frame, BUSY);
-        assert!(matches!(write, ToWrite::Frame(_)), "to put them in order takes long");
+        let write = WriteRequest::batch(&batch, &frame, BUSY);
+        assert!(matches!(write, WriteRequest::Frame(_)), "to put them in order takes long");
         let first = arrive(core, first);
         assert!(matches!(first, Outcome::Holding(_)), "others wait for this thread");
         let behind = arrive(core, begin(core, put(&batch.place, "0"), BUSY));
         assert!(matches!(behind, Outcome::InTurn { .. }), "it came behind");
-        assert!(matches!(end(core, first), Ok(Answer::Offset { wrote: Wrote::Batch, .. })));
-        assert!(matches!(end(core, behind), Ok(Answer::Offset { wrote: Wrote::Put, .. })));
+        assert!(matches!(end(core, first), Ok(Answer::Offset { kind: WriteKind::Batch, .. })));
+        assert!(matches!(end(core, behind), Ok(Answer::Offset { kind: WriteKind::Put, .. })));
     }
     assert_eq!(core.turns.in_flight(), 0);
 }

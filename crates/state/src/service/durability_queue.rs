@@ -13,11 +13,11 @@ use thalweg_queue::{ByTicket, Stands};
 use thalweg_service::Reply;
 
 #[derive(Default)]
-pub(super) struct Waiting {
+pub(super) struct DurabilityQueue {
     answers: Mutex<ByTicket<(Reply, Answer)>>,
 }
 
-impl Waiting {
+impl DurabilityQueue {
     /// Answers once a ticket is durable.
     pub(super) fn give(&self, state: &State, ticket: Position, answer: Answer, reply: Reply) {
         if ticket == 0 {
@@ -39,7 +39,7 @@ impl Waiting {
     }
 }
 
-impl Listen for Waiting {
+impl Listen for DurabilityQueue {
     fn complete(&self, up_to: Position) {
         let done: Vec<_> = self.answers.lock().complete(up_to).collect();
         done.into_iter().for_each(|(reply, answer)| answer.give(reply));

@@ -17,7 +17,7 @@ const CALL_BYTES: usize = 512;
 const CHANGE_BYTES: usize = 128;
 
 /// A call that is to be answered.
-pub(super) struct Asked {
+pub(super) struct PendingCall {
     reply: Reply,
     /// Bytes that it takes while it waits.
     bytes: usize,
@@ -25,7 +25,7 @@ pub(super) struct Asked {
     reservation: Option<Reservation>,
 }
 
-impl Asked {
+impl PendingCall {
     pub(super) fn new(bytes: usize, reply: Reply) -> Self {
         Self { reply, bytes, reservation: None }
     }
@@ -64,19 +64,19 @@ pub(super) fn request_bytes(request: &StateRequest<'_>, frame: &[u8]) -> usize {
 
 impl Core {
     /// Lets a call wait, or refuses it. The caller has done nothing of the call that anybody could see.
-    pub(super) fn let_wait(&self, mut asked: Asked) -> Option<Asked> {
-        if asked.reservation.is_none() {
-            asked.reservation = self.memory.reserve(asked.bytes);
+    pub(super) fn let_wait(&self, mut pending: PendingCall) -> Option<PendingCall> {
+        if pending.reservation.is_none() {
+            pending.reservation = self.memory.reserve(pending.bytes);
         }
-        if asked.reservation.is_some() {
-            return Some(asked);
+        if pending.reservation.is_some() {
+            return Some(pending);
         }
         let message = format!(
             "calls that wait may hold {} bytes together, and there is no room for {} more: ask again once some are answered",
             self.memory.limit(),
-            asked.bytes
+            pending.bytes
         );
-        asked.reply.fail(Fault::Overloaded, &message);
+        pending.reply.fail(Fault::Overloaded, &message);
         None
     }
 }

@@ -27,12 +27,12 @@ const RECALLED_MAX: usize = 1;
 const WINDOW: usize = 65_536;
 
 /// What pages are taken from.
-pub(super) struct Kept {
+pub(super) struct PageCache {
     compared: Mutex<Shelf<(ReadView, ReadView), Window>>,
     recalled: Mutex<Shelf<(ForkId, Offset), Map>>,
 }
 
-impl Default for Kept {
+impl Default for PageCache {
     fn default() -> Self {
         Self {
             compared: Mutex::new(Shelf { limit: COMPARED_MAX, items: Vec::new() }),
@@ -41,7 +41,7 @@ impl Default for Kept {
     }
 }
 
-impl Kept {
+impl PageCache {
     /// Differences of these two from `start` on: those asked for, as far as there are any, and some more for
     /// a client that reads on.
     pub(super) fn compare(
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn what_is_kept_is_bounded_and_let_go_of() {
-        let kept = Kept::default();
+        let kept = PageCache::default();
         kept.keep_recalled(1, 1, map(0..1));
         kept.keep_recalled(1, 2, map(0..2));
         assert!(kept.recall(1, 1).is_none(), "one is kept");
