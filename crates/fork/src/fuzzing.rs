@@ -1,7 +1,7 @@
 //! What the fuzz targets (`fuzz/`) reach of this crate beside its public items. Built only with
 //! `--cfg fuzzing`.
 
-use crate::line::{Heard, LINE_BYTES_MAX, Line};
+use crate::line::{LINE_BYTES_MAX, Line, LineEvent};
 use std::os::fd::AsFd;
 use thalweg_sys::socket;
 
@@ -17,12 +17,12 @@ pub fn lines(data: &[u8]) {
         assert_eq!(socket::send(theirs.as_fd(), piece).expect("an empty socket"), Some(piece.len()));
         loop {
             match line.hear() {
-                Ok(Heard::Line(words, beside)) => {
+                Ok(LineEvent::Line(words, beside)) => {
                     assert!(beside.is_none() && !words.contains('\n'));
                     told.push(words);
                 }
-                Ok(Heard::Nothing) => break,
-                Ok(Heard::End) => panic!("nobody went away"),
+                Ok(LineEvent::Nothing) => break,
+                Ok(LineEvent::End) => panic!("nobody went away"),
                 Err(error) => panic!("a line that was said was not heard: {error}"),
             }
         }
@@ -33,5 +33,5 @@ pub fn lines(data: &[u8]) {
     wanted.pop();
     assert_eq!(told, wanted);
     drop(theirs);
-    assert!(matches!(line.hear(), Ok(Heard::End)));
+    assert!(matches!(line.hear(), Ok(LineEvent::End)));
 }

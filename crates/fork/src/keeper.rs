@@ -1,5 +1,5 @@
-//! A process as its supervisor sees it. One thread sends all its orders, so that a process that does not
-//! answer does not delay the orders of others.
+//! The orders to one server process. Each process has a thread of its own that sends them, so a process that
+//! does not answer delays no orders to others.
 //!
 //! # Invariants
 //!
@@ -28,51 +28,51 @@ const STACK_BYTES: usize = 128 * 1024;
 /// How often a late answer is looked for while nothing is to be told.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// What a process is to be told, and until when.
+/// Work for the thread of one process, and its time limit.
 pub(crate) struct Job {
     pub(crate) until: Instant,
-    pub(crate) run: Box<dyn FnOnce(&mut Told) + Send>,
+    pub(crate) run: Box<dyn FnOnce(&mut OrderChannel) + Send>,
 }
 
 /// Called once the outcome of an order is known: whether it was carried out.
 type Outcome = Box<dyn FnOnce(bool) + Send>;
 
-/// Why a process has not done what it was told.
+/// Why an order was not confirmed.
 #[derive(Debug, Error)]
-pub(crate) enum Undone {
-    /// It was not told, or it refused, or it ended: it will not do it.
+pub(crate) enum OrderError {
+    /// It was not sent, or the process refused it or ended: it will not be carried out.
     #[error("{0}")]
     Refused(String),
-    /// It has not answered in time, and may do it yet.
+    /// The process did not answer in time, and may carry it out yet.
     #[error("{0}")]
     Late(String),
 }
 
-/// A process, and until when it may answer.
-pub(crate) struct Told {
+/// The line to one process, and the time limit of the order that is under way.
+pub(crate) struct OrderChannel {
     line: Line,
     until: Instant,
-    /// The order that was not answered in time, until it is.
+    /// An order whose answer is overdue, until it comes.
     late: Option<(&'static str, Outcome)>,
 }
 
-/// Keeps a process. The thread ends when nobody has a sender of its jobs any more.
-pub(crate) fn keep(told: Told) -> io::Result<Sender<Job>> {
+/// Starts the thread of a process. It ends when every sender of jobs was dropped.
+pub(crate) fn keep(orders: OrderChannel) -> io::Result<Sender<Job>> {
     let (sender, receiver): (Sender<Job>, Receiver<Job>) = channel();
     let run = move || {
-        let mut told = told;
-        while let Some(job) = next(&receiver, &mut told) {
-            told.until = job.until;
-            (job.run)(&mut told);
+        let mut orders = orders;
+        while let Some(job) = next(&receiver, &mut orders) {
+            orders.until = job.until;
+            (job.run)(&mut orders);
         }
     };
     std::thread::Builder::new().name("keeper".to_owned()).stack_size(STACK_BYTES).spawn(run)?;
     Ok(sender)
 }
 
-/// The next job. A late answer is taken meanwhile, though nobody asks for it.
-fn next(receiver: &Receiver<Job>, told: &mut Told) -> Option<Job> {
-    while told.settle_by(Instant::now()).is_err() {
+/// The next job. Overdue answers are read meanwhile.
+fn next(receiver: &Receiver<Job>, orders: &mut OrderChannel) -> Option<Job> {
+    while orders.settle_by(Instant::now()).is_err() {
         match receiver.recv_timeout(LOOK) {
             Ok(job) => return Some(job),
             Err(RecvTimeoutError::Timeout) => {}
@@ -82,7 +82,7 @@ fn next(receiver: &Receiver<Job>, told: &mut Told) -> Option<Job> {
     receiver.recv().ok()
 }
 
-impl Told {
+impl OrderChannel {
     /// The two ends of a line: the supervisor's, and what becomes a process's standard input.
     pub(crate) fn pair(until: Instant) -> io::Result<(Self, OwnedFd)> {
         let (ours, theirs) = socket::pair()?;
@@ -98,24 +98,24 @@ impl Told {
         order: &'static str,
         beside: Option<&OwnedFd>,
         outcome: impl FnOnce(bool) + Send + 'static,
-    ) -> Result<(), Undone> {
+    ) -> Result<(), OrderError> {
         match self.settle().and_then(|()| self.say(order, beside)).and_then(|()| self.answer(self.until)) {
             Ok(_) => {
                 outcome(true);
                 Ok(())
             }
-            Err(Undone::Refused(why)) => {
+            Err(OrderError::Refused(why)) => {
                 outcome(false);
-                Err(Undone::Refused(format!("{order}: {why}")))
+                Err(OrderError::Refused(format!("{order}: {why}")))
             }
-            Err(Undone::Late(why)) => {
+            Err(OrderError::Late(why)) => {
                 self.late = Some((order, Box::new(outcome)));
-                Err(Undone::Late(format!("{order}: {why}")))
+                Err(OrderError::Late(format!("{order}: {why}")))
             }
         }
     }
 
-    fn say(&self, order: &str, beside: Option<&OwnedFd>) -> Result<(), Undone> {
+    fn say(&self, order: &str, beside: Option<&OwnedFd>) -> Result<(), OrderError> {
         if self.until <= Instant::now() {
             return Err(refused("its time was over before its turn came"));
         }
@@ -123,7 +123,7 @@ impl Told {
     }
 
     /// What follows `ok`; or why not.
-    fn answer(&mut self, until: Instant) -> Result<String, Undone> {
+    fn answer(&mut self, until: Instant) -> Result<String, OrderError> {
         let (words, _) = self.line.listen(until).map_err(unheard)?;
         match words.split_once(' ').unwrap_or((&words, "")) {
             ("ok", rest) => Ok(rest.to_owned()),
@@ -133,14 +133,14 @@ impl Told {
     }
 
     /// Waits for the answer that is late, if one is; an error while it does not come.
-    pub(crate) fn settle(&mut self) -> Result<(), Undone> {
+    pub(crate) fn settle(&mut self) -> Result<(), OrderError> {
         self.settle_by(self.until)
     }
 
-    fn settle_by(&mut self, until: Instant) -> Result<(), Undone> {
+    fn settle_by(&mut self, until: Instant) -> Result<(), OrderError> {
         let Some((order, outcome)) = self.late.take() else { return Ok(()) };
         match self.answer(until) {
-            Err(Undone::Late(_)) => {
+            Err(OrderError::Late(_)) => {
                 self.late = Some((order, outcome));
                 Err(refused(format!("the process has not answered to {order:?} yet")))
             }
@@ -156,12 +156,12 @@ impl Told {
         &mut self,
         listener: &OwnedFd,
         outcome: impl FnOnce(bool) + Send + 'static,
-    ) -> Result<(), Undone> {
+    ) -> Result<(), OrderError> {
         self.ask("listen", Some(listener), outcome)
     }
 
     /// Has it fork; the copy, and its number.
-    pub(crate) fn fork(&mut self) -> Result<(Self, u32), Undone> {
+    pub(crate) fn fork(&mut self) -> Result<(Self, u32), OrderError> {
         let (mut child, theirs) = Self::pair(self.until).map_err(refused)?;
         child.line.note_speakers(true).map_err(refused)?;
         // A copy that comes late finds nobody at the other end of its line, and ends.
@@ -186,32 +186,35 @@ impl Told {
         self.until
     }
 
-    pub(crate) fn emancipate(&mut self, outcome: impl FnOnce(bool) + Send + 'static) -> Result<(), Undone> {
+    pub(crate) fn emancipate(
+        &mut self,
+        outcome: impl FnOnce(bool) + Send + 'static,
+    ) -> Result<(), OrderError> {
         self.ask("emancipate", None, outcome)
     }
 
-    /// Has it end; whether nobody is at the other end of its line any more.
-    pub(crate) fn shutdown(&mut self) -> Result<(), Undone> {
+    /// Orders the process to end, and waits until it has closed its line.
+    pub(crate) fn shutdown(&mut self) -> Result<(), OrderError> {
         self.ask("shutdown", None, drop)?;
         if self.line.await_end(self.until) { Ok(()) } else { Err(refused("it does not end")) }
     }
 }
 
-fn unheard(error: io::Error) -> Undone {
+fn unheard(error: io::Error) -> OrderError {
     match error.kind() {
-        io::ErrorKind::TimedOut => Undone::Late(error.to_string()),
+        io::ErrorKind::TimedOut => OrderError::Late(error.to_string()),
         _ => refused(error),
     }
 }
 
-fn refused(why: impl std::fmt::Display) -> Undone {
-    Undone::Refused(why.to_string())
+fn refused(why: impl std::fmt::Display) -> OrderError {
+    OrderError::Refused(why.to_string())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::line::Heard;
+    use crate::line::LineEvent;
     use std::sync::mpsc::TryRecvError;
 
     fn within(millis: u64) -> Instant {
@@ -221,62 +224,64 @@ mod tests {
     /// What a process was told, and whether something came beside it.
     fn heard(process: &mut Line) -> Option<(String, bool)> {
         match process.hear().unwrap() {
-            Heard::Line(words, beside) => Some((words, beside.is_some())),
-            Heard::Nothing | Heard::End => None,
+            LineEvent::Line(words, beside) => Some((words, beside.is_some())),
+            LineEvent::Nothing | LineEvent::End => None,
         }
     }
 
     #[test]
     fn a_late_answer_is_that_of_its_order_and_of_no_other() {
-        let (mut told, theirs) = Told::pair(within(10)).unwrap();
+        let (mut orders, theirs) = OrderChannel::pair(within(10)).unwrap();
         let (listener, _other) = socket::pair().unwrap();
         let mut process = Line::new(theirs);
         let (sender, freed) = channel();
-        let late = told.emancipate(move |is_done| sender.send(is_done).unwrap());
-        assert!(matches!(late, Err(Undone::Late(_))), "{late:?}");
+        let late = orders.emancipate(move |is_done| sender.send(is_done).unwrap());
+        assert!(matches!(late, Err(OrderError::Late(_))), "{late:?}");
         assert_eq!(freed.try_recv(), Err(TryRecvError::Empty), "nobody knows yet");
-        told.until = within(10);
+        orders.until = within(10);
         // Nothing else is said meanwhile: a listener would lie beside the order before.
         let (sender, moved) = channel();
-        let refused = told.listen_at(&listener, move |is_done| sender.send(is_done).unwrap());
-        assert!(matches!(refused, Err(Undone::Refused(_))), "{refused:?}");
+        let refused = orders.listen_at(&listener, move |is_done| sender.send(is_done).unwrap());
+        assert!(matches!(refused, Err(OrderError::Refused(_))), "{refused:?}");
         assert_eq!(moved.try_recv(), Ok(false));
         assert_eq!(heard(&mut process), Some(("emancipate".to_owned(), false)));
         assert_eq!(heard(&mut process), None);
         process.say("ok", None).unwrap();
-        told.until = within(1_000);
+        orders.until = within(1_000);
         let (sender, moved) = channel();
-        let late = told.listen_at(&listener, move |is_done| sender.send(is_done).unwrap());
-        assert!(matches!(late, Err(Undone::Late(_))), "{late:?}: the answer to the order before");
+        let late = orders.listen_at(&listener, move |is_done| sender.send(is_done).unwrap());
+        assert!(matches!(late, Err(OrderError::Late(_))), "{late:?}: the answer to the order before");
         assert_eq!((freed.try_recv(), moved.try_recv()), (Ok(true), Err(TryRecvError::Empty)));
         assert_eq!(heard(&mut process), Some(("listen".to_owned(), true)));
         process.say("error not there", None).unwrap();
-        told.settle().unwrap();
+        orders.settle().unwrap();
         assert_eq!(moved.try_recv(), Ok(false));
     }
 
     /// One that hangs, as a keeper has it.
     #[test]
     fn what_waits_behind_an_order_that_hangs_is_over_with_it() {
-        let (told, theirs) = Told::pair(within(60_000)).unwrap();
+        let (orders, theirs) = OrderChannel::pair(within(60_000)).unwrap();
         let mut process = Line::new(theirs);
-        let (jobs, (sender, done)) = (keep(told).unwrap(), channel());
+        let (jobs, (sender, done)) = (keep(orders).unwrap(), channel());
         let until = within(300);
         for _ in 0..50 {
             let sender = sender.clone();
-            let run = Box::new(move |told: &mut Told| sender.send(told.emancipate(drop)).unwrap());
+            let run =
+                Box::new(move |orders: &mut OrderChannel| sender.send(orders.emancipate(drop)).unwrap());
             jobs.send(Job { until, run }).unwrap();
         }
         let outcomes: Vec<_> = done.iter().take(50).collect();
         assert!(until.elapsed() < Duration::from_millis(300 * 25), "each waited for itself");
-        assert!(matches!(outcomes[0], Err(Undone::Late(_))));
-        assert!(outcomes[1..].iter().all(|outcome| matches!(outcome, Err(Undone::Refused(_)))));
+        assert!(matches!(outcomes[0], Err(OrderError::Late(_))));
+        assert!(outcomes[1..].iter().all(|outcome| matches!(outcome, Err(OrderError::Refused(_)))));
         assert_eq!((heard(&mut process).is_some(), heard(&mut process)), (true, None));
         // It answers at last, and what comes then is told, but for what has no time left.
         process.say("ok", None).unwrap();
         for (until, is_told) in [(until, false), (within(60_000), true)] {
             let sender = sender.clone();
-            let run = Box::new(move |told: &mut Told| sender.send(told.emancipate(drop)).unwrap());
+            let run =
+                Box::new(move |orders: &mut OrderChannel| sender.send(orders.emancipate(drop)).unwrap());
             jobs.send(Job { until, run }).unwrap();
             if is_told {
                 process.listen(within(60_000)).unwrap();
@@ -288,7 +293,7 @@ mod tests {
 
     /// What is said where a copy should speak.
     fn forked(words: &str) -> Result<u32, String> {
-        let (mut told, theirs) = Told::pair(within(60_000)).unwrap();
+        let (mut orders, theirs) = OrderChannel::pair(within(60_000)).unwrap();
         let mut process = Line::new(theirs);
         let (order, line) = std::thread::scope(|scope| {
             let parent = scope.spawn(|| {
@@ -297,7 +302,7 @@ mod tests {
                 process.say("ok", None).unwrap();
                 order
             });
-            let forked = told.fork();
+            let forked = orders.fork();
             (parent.join().unwrap(), forked)
         });
         assert_eq!(order, "fork");
@@ -317,11 +322,11 @@ mod tests {
 
     #[test]
     fn an_order_is_not_done_when_its_process_ends_before_a_late_answer() {
-        let (mut told, theirs) = Told::pair(within(10)).unwrap();
+        let (mut orders, theirs) = OrderChannel::pair(within(10)).unwrap();
         let (sender, freed) = channel();
-        told.emancipate(move |is_done| sender.send(is_done).unwrap()).unwrap_err();
+        orders.emancipate(move |is_done| sender.send(is_done).unwrap()).unwrap_err();
         drop(theirs);
-        told.settle().unwrap();
+        orders.settle().unwrap();
         assert_eq!(freed.try_recv(), Ok(false));
     }
 }

@@ -17,6 +17,7 @@
 //! Never knows: what a program serves.
 #![forbid(unsafe_code)]
 
+mod child_guard;
 mod control;
 #[cfg(fuzzing)]
 #[doc(hidden)]
@@ -28,9 +29,8 @@ mod keeper;
 mod line;
 mod listener;
 mod program;
-mod serving;
+mod server_set;
 mod session;
-mod started;
 mod supervisor;
 mod table;
 

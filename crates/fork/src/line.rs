@@ -12,7 +12,7 @@ use thalweg_sys::socket::{self, Speaker};
 
 /// The longest line, without its end.
 pub(crate) const LINE_BYTES_MAX: usize = 4_096;
-/// One that never stops talking is heard this many times before others have their turn.
+/// How many times a peer that never stops writing is read from before this returns.
 const HEARD_AT_ONCE: usize = 64;
 
 #[derive(Debug)]
@@ -22,13 +22,13 @@ pub(crate) struct Line {
     beside: Option<OwnedFd>,
 }
 
-/// What was heard.
+/// What came over a line.
 #[derive(Debug)]
-pub(crate) enum Heard {
+pub(crate) enum LineEvent {
     Line(String, Option<OwnedFd>),
     /// Nothing yet.
     Nothing,
-    /// Nobody is at the other end any more.
+    /// The other end was closed.
     End,
 }
 
@@ -49,12 +49,12 @@ impl Line {
     }
 
     /// What there is to hear, without waiting.
-    pub(crate) fn hear(&mut self) -> io::Result<Heard> {
+    pub(crate) fn hear(&mut self) -> io::Result<LineEvent> {
         for heard in 0..=HEARD_AT_ONCE {
             if let Some(end) = self.input.iter().position(|byte| *byte == b'\n') {
                 let line: Vec<u8> = self.input.drain(..=end).collect();
                 let words = String::from_utf8_lossy(&line[..end.min(LINE_BYTES_MAX)]).into_owned();
-                return Ok(Heard::Line(words, self.beside.take()));
+                return Ok(LineEvent::Line(words, self.beside.take()));
             }
             if heard == HEARD_AT_ONCE {
                 break;
@@ -63,26 +63,26 @@ impl Line {
             self.input.reserve(LINE_BYTES_MAX);
             let (count, beside) = match handover::receive(self.socket.as_fd(), &mut self.input) {
                 // What a program that was killed had not read.
-                Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(Heard::End),
+                Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(LineEvent::End),
                 outcome => outcome?,
             };
             self.beside = beside.or(self.beside.take());
             match count {
-                None => return Ok(Heard::Nothing),
-                Some(0) => return Ok(Heard::End),
+                None => return Ok(LineEvent::Nothing),
+                Some(0) => return Ok(LineEvent::End),
                 Some(_) => {}
             }
         }
-        Ok(Heard::Nothing)
+        Ok(LineEvent::Nothing)
     }
 
     /// Waits for a line; an error when none comes in time or the other end is gone.
     pub(crate) fn listen(&mut self, until: Instant) -> io::Result<(String, Option<OwnedFd>)> {
         loop {
             match self.hear()? {
-                Heard::Line(words, beside) => return Ok((words, beside)),
-                Heard::End => return Err(ended()),
-                Heard::Nothing => self.wait(until)?,
+                LineEvent::Line(words, beside) => return Ok((words, beside)),
+                LineEvent::End => return Err(ended()),
+                LineEvent::Nothing => self.wait(until)?,
             }
         }
     }
@@ -113,7 +113,7 @@ impl Line {
         Ok(())
     }
 
-    /// Waits until nobody is at the other end.
+    /// Waits until the other end is closed; whether it was in time.
     pub(crate) fn await_end(&mut self, until: Instant) -> bool {
         loop {
             match self.listen(until) {

@@ -1,8 +1,8 @@
 //! The program's half: its orders come over its standard input, and a fork is a copy of it that runs beside
 //! it.
 
-use crate::line::{Heard, Line};
-use crate::serving::Serving;
+use crate::line::{Line, LineEvent};
+use crate::server_set::ServerSet;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -67,13 +67,13 @@ impl Program {
     pub fn order(&mut self) -> io::Result<Option<Order>> {
         loop {
             let (words, beside) = match self.line.hear()? {
-                Heard::Line(words, beside) => (words, beside),
-                Heard::Nothing => return Ok(None),
-                Heard::End if self.is_emancipated => {
+                LineEvent::Line(words, beside) => (words, beside),
+                LineEvent::Nothing => return Ok(None),
+                LineEvent::End if self.is_emancipated => {
                     self.is_alone = true;
                     return Ok(None);
                 }
-                Heard::End => return Ok(Some(Order::End)),
+                LineEvent::End => return Ok(Some(Order::End)),
             };
             match (words.as_str(), beside) {
                 ("listen", Some(listener)) => return Ok(Some(Order::Listen(listener))),
@@ -189,7 +189,7 @@ fn live(
 ) -> io::Result<bool> {
     // Anew in each copy: what is told of signals here leads nowhere there.
     let signals = Signals::take()?;
-    let mut serving = Serving::default();
+    let mut serving = ServerSet::default();
     let mut epoll = watching(program, &signals, &serving)?;
     let mut events = Events::with_capacity(2);
     loop {
@@ -236,7 +236,7 @@ fn listening(
 
 /// What is readable when there is an order, or something for a server to do. A line whose other end is gone
 /// stays readable for good.
-fn watching(program: &Program, signals: &Signals, serving: &Serving) -> io::Result<Epoll> {
+fn watching(program: &Program, signals: &Signals, serving: &ServerSet) -> io::Result<Epoll> {
     let line = (!program.is_alone).then(|| program.as_fd());
     serving.watched(line.into_iter().chain([signals.as_fd()]))
 }

@@ -7,15 +7,13 @@
 //! The table says what a process has confirmed. One that does not answer in time is a refusal `not_yet` where
 //! it may still do as it was told, and the table follows when it has.
 
+mod orders;
+mod reaper;
+
+use crate::child_guard::ChildGuard;
 use crate::control::Control;
-use crate::generated::server::ForksHandler;
-use crate::generated::types::{
-    ForksEmancipate, ForksEmancipateResponse, ForksFork, ForksForkResponse, ForksRebind, ForksRebindResponse,
-    ForksServers, ForksServersResponse, ForksShutdown, ForksShutdownResponse, Process, commands,
-};
-use crate::keeper::{Job, Told, Undone, keep};
-use crate::listener::{listen, listen_at, listen_beside, taken};
-use crate::started::Started;
+use crate::keeper::{Job, OrderChannel, keep};
+use crate::listener::{listen, taken};
 use crate::table::{Entry, Table};
 use parking_lot::{Condvar, Mutex};
 use std::ffi::OsString;
@@ -25,15 +23,11 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{self, Stdio};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use thalweg_sys::epoll::wait_readable;
 use thalweg_sys::event::EventFd;
 use thalweg_sys::fork;
-use thalweg_wire::service::{Command, Responder};
-
-/// Orders that may wait for a server's turn: some of them hold a descriptor of the supervisor's.
-const WAITING_MAX: usize = 64;
 
 /// What is started, and how long it may take.
 #[derive(Debug)]
@@ -105,16 +99,16 @@ impl Shared {
 }
 
 /// A place for a server to come, given back unless it is filled.
-struct Place(Option<Arc<Shared>>);
+struct Slot(Option<Arc<Shared>>);
 
-impl Place {
+impl Slot {
     fn fill(mut self, table: &mut Table) {
         self.0 = None;
         table.arrive();
     }
 }
 
-impl Drop for Place {
+impl Drop for Slot {
     fn drop(&mut self) {
         if let Some(shared) = &self.0 {
             shared.table.lock().arrive();
@@ -141,8 +135,8 @@ impl Supervisor {
             First::At(address) => listen(address).map_err(at(&format!("listen at {address}")))?,
             First::On(listener) => taken(listener)?,
         };
-        let (mut told, theirs) =
-            Told::pair(Instant::now() + patience).map_err(at("make a pair of sockets"))?;
+        let (mut orders, theirs) =
+            OrderChannel::pair(Instant::now() + patience).map_err(at("make a pair of sockets"))?;
         // In a group of its own: a terminal's signal would end servers that are to be ended in good order.
         let started = process::Command::new(program)
             .args(arguments)
@@ -153,8 +147,8 @@ impl Supervisor {
             .process_group(0)
             .spawn()
             .map_err(at(&format!("start {}", Path::new(program).display())))?;
-        let started = Started::new(started);
-        if let Err(why) = told.listen_at(&listener, drop) {
+        let started = ChildGuard::new(started);
+        if let Err(why) = orders.listen_at(&listener, drop) {
             let program = Path::new(program).display();
             return Err(io::Error::other(format!(
                 "{program} does not take orders as docs/forks.md has them: {why}"
@@ -170,11 +164,9 @@ impl Supervisor {
             gone: Condvar::new(),
         };
         let this = Self { shared: Arc::new(shared), asker: None };
-        let place = this.take_place().map_err(io::Error::other)?;
-        this.add(place, told, started.process(), address, None)?;
-        SUPERVISORS.lock().push(Arc::downgrade(&this.shared));
-        // Where it does not come, this one is let go of, and with it its place among them.
-        std::thread::Builder::new().name("reaper".to_owned()).spawn(reap)?;
+        let slot = this.take_slot().map_err(io::Error::other)?;
+        this.add(slot, orders, started.process(), address, None)?;
+        reaper::start(&this.shared)?;
         started.hand_over();
         Ok(this)
     }
@@ -207,7 +199,7 @@ impl Supervisor {
         let this = self.clone();
         if let Some(entry) = self.shared.table.lock().servers.get(&number) {
             // One whose thread is gone has ended.
-            let run = Box::new(move |told: &mut Told| drop(this.shut_down(told, number)));
+            let run = Box::new(move |orders: &mut OrderChannel| drop(this.shut_down(orders, number)));
             let _ = entry.jobs.send(Job { until: self.shared.until(), run });
         }
     }
@@ -254,7 +246,7 @@ impl Supervisor {
                 entry.is_to_end = true;
                 let (this, number) = (self.clone(), *number);
                 // One whose thread is gone has ended.
-                let run = Box::new(move |told: &mut Told| this.end_one(told, number));
+                let run = Box::new(move |orders: &mut OrderChannel| this.end_one(orders, number));
                 let _ = entry.jobs.send(Job { until, run });
             }
         }
@@ -275,26 +267,26 @@ impl Supervisor {
     }
 
     /// Ends a server in good order, in its thread, unless it turns out to be emancipated.
-    fn end_one(&self, told: &mut Told, number: u64) {
-        let is_settled = told.settle().is_ok();
+    fn end_one(&self, orders: &mut OrderChannel, number: u64) {
+        let is_settled = orders.settle().is_ok();
         let is_held = |entry: &Entry| !entry.is_emancipated;
         let is_held = self.shared.table.lock().servers.get(&number).is_some_and(is_held);
         if is_settled && is_held {
             // What does not end now is ended by force.
-            let _ = told.shutdown();
+            let _ = orders.shutdown();
         }
     }
 
     /// Takes a server in, and says its number.
     fn add(
         &self,
-        place: Place,
-        told: Told,
+        slot: Slot,
+        orders: OrderChannel,
         process: u32,
         address: SocketAddr,
         parent: Option<u64>,
     ) -> io::Result<u64> {
-        let jobs = keep(told)?;
+        let jobs = keep(orders)?;
         let mut table = self.shared.table.lock();
         if table.unknown.remove(&process) {
             return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the process ended"));
@@ -302,7 +294,7 @@ impl Supervisor {
         if table.is_ending {
             return Err(io::Error::other("every server is being ended"));
         }
-        place.fill(&mut table);
+        slot.fill(&mut table);
         table.last += 1;
         let number = table.last;
         let is_emancipated = false;
@@ -314,143 +306,28 @@ impl Supervisor {
         Ok(number)
     }
 
-    /// Has the thread of a server do something, and answer with what comes of it.
-    fn tell<C: Command + 'static>(
-        &self,
-        server: &str,
-        responder: Responder<C>,
-        job: impl FnOnce(&Self, &mut Told, u64, &Responder<C>) -> Result<C::Response<'static>, String>
-        + Send
-        + 'static,
-    ) where
-        Responder<C>: Send,
-    {
-        let named = |number: u64| {
-            let mut table = self.shared.table.lock();
-            // A client that names the copy has heard of it.
-            table.unheard.remove(&number);
-            let entry = table.servers.get_mut(&number)?;
-            let has_room = entry.waiting < WAITING_MAX;
-            entry.waiting += usize::from(has_room);
-            Some((number, has_room.then(|| entry.jobs.clone())))
-        };
-        let (number, jobs) = match server.parse::<u64>().ok().and_then(named) {
-            Some((number, Some(jobs))) => (number, jobs),
-            Some((_, None)) => {
-                return responder.error(&format!(
-                    "orders_full: {WAITING_MAX} orders to server {server:?} wait, and there may be no more"
-                ));
-            }
-            None => {
-                return responder
-                    .error(&format!("no_server: there is no server {server:?}: it ended, or never was"));
-            }
-        };
-        let this = self.clone();
-        let run = Box::new(move |told: &mut Told| {
-            this.shared.change(number, |entry| entry.waiting -= 1);
-            // Nothing was begun, and nobody would hear of it: the responder says so by being dropped.
-            if responder.is_cancelled() {
-                return;
-            }
-            match job(&this, told, number, &responder) {
-                Ok(response) => responder.ok(&response),
-                Err(why) => responder.error(&why),
-            }
-        });
-        // Where nobody takes it any more, the responder says so by being dropped.
-        let _ = jobs.send(Job { until: self.shared.until(), run });
-    }
-
-    /// Listens at a free port beside a server, in its thread.
-    fn listen_beside(&self, told: &mut Told, number: u64) -> Result<(OwnedFd, SocketAddr), String> {
-        // What is late may be that it has moved.
-        told.settle().map_err(|why| format!("not_forked: {why}"))?;
-        let address = self.shared.table.lock().servers.get(&number).map(|entry| entry.address);
-        let address = address.ok_or_else(|| format!("no_server: server {number} has ended"))?;
-        listen_beside(address)
-    }
-
     /// A place for one more server.
-    fn take_place(&self) -> Result<Place, String> {
+    fn take_slot(&self) -> Result<Slot, String> {
         let most = self.shared.servers_max;
         let mut table = self.shared.table.lock();
         if table.servers.len() + table.coming >= most {
             return Err(format!("servers_full: {most} servers run, and there may be no more"));
         }
         table.coming += 1;
-        Ok(Place(Some(Arc::clone(&self.shared))))
-    }
-
-    /// Forks a server, in its thread. What goes wrong ends the copy, and nothing else.
-    fn forked(
-        &self,
-        place: Place,
-        parent: &mut Told,
-        number: u64,
-        (listener, address): (OwnedFd, SocketAddr),
-        responder: &Responder<commands::Fork>,
-    ) -> Result<(u64, u32), String> {
-        // One that comes late is none: nobody is at the other end of its line.
-        let failed = |why: &dyn std::fmt::Display| format!("not_forked: {why}");
-        let (mut child, process) = parent.fork().map_err(|why| failed(&why))?;
-        if self.shared.table.lock().knows(process) {
-            return Err(failed(&format!("process {process} is a server already, and no copy")));
-        }
-        if let Err(why) = child.listen_at(&listener, drop) {
-            self.give_up(process, &why);
-            return Err(failed(&why));
-        }
-        if responder.is_cancelled() {
-            // Nobody would know of it. It ends by itself: nobody is at the other end of its line.
-            return Err(failed(&"nobody waits for the copy any more"));
-        }
-        let copy = self.add(place, child, process, address, Some(number)).map_err(|error| failed(&error))?;
-        if responder.is_cancelled() {
-            // Who asked may have gone before there was anything to end.
-            self.end_copy(copy);
-            return Err(failed(&"nobody waits for the copy any more"));
-        }
-        Ok((copy, process))
-    }
-
-    /// Ends a copy by force that does not answer: whether it hears that nobody is at the other end of its
-    /// line is not known.
-    fn give_up(&self, process: u32, why: &Undone) {
-        let table = self.shared.table.lock();
-        if matches!(why, Undone::Late(_)) && !table.unknown.contains(&process) {
-            // It may have ended just now.
-            let _ = fork::kill(process);
-        }
+        Ok(Slot(Some(Arc::clone(&self.shared))))
     }
 
     /// Ends a server: in good order, or by force if it does not obey, or closes its line and goes on. By
     /// force, calls that it had begun are lost.
-    fn shut_down(&self, told: &mut Told, number: u64) -> Result<(), String> {
+    fn shut_down(&self, orders: &mut OrderChannel, number: u64) -> Result<(), String> {
         self.shared.change(number, |entry| entry.is_to_end = true);
-        if told.shutdown().is_err() || !self.is_gone_by(number, told.until()) {
+        if orders.shutdown().is_err() || !self.is_gone_by(number, orders.until()) {
             self.shared.change(number, |entry| drop(fork::kill(entry.process)));
         }
         if self.is_gone_by(number, self.shared.until()) {
             return Ok(());
         }
         Err("not_gone: the process does not end".to_owned())
-    }
-
-    /// Notes the outcome of an order, which may be late. The note holds the supervisor weakly, so an order
-    /// that is never answered does not keep it alive.
-    fn note(
-        &self,
-        number: u64,
-        note: impl FnOnce(&mut Entry, bool) + Send + 'static,
-    ) -> impl FnOnce(bool) + Send + 'static {
-        let shared = Arc::downgrade(&self.shared);
-        move |is_done| {
-            let Some(shared) = shared.upgrade() else { return };
-            shared.change(number, |entry| note(entry, is_done));
-            // The caller that waits until only emancipated servers are left may have waited for this.
-            shared.ring();
-        }
     }
 
     /// Waits until the kernel has said that a process is gone; whether it has in time.
@@ -465,108 +342,9 @@ impl Supervisor {
     }
 }
 
-/// The supervisors of this process. A wait for any child may return a child of another supervisor.
-static SUPERVISORS: Mutex<Vec<Weak<Shared>>> = Mutex::new(Vec::new());
-
-/// Reaps every child, whether or not a supervisor is left to be told.
-fn reap() {
-    while let Ok(Some((process, end))) = fork::await_any_child() {
-        let mut supervisors = SUPERVISORS.lock();
-        supervisors.retain(|shared| shared.strong_count() > 0);
-        let living: Vec<_> = supervisors.iter().filter_map(Weak::upgrade).collect();
-        drop(supervisors);
-        let mut tables: Vec<_> = living.iter().map(|shared| shared.table.lock()).collect();
-        tables.iter_mut().for_each(|table| table.ended(process, end));
-        // From here on the kernel may reuse its process id, so the tables are locked and have lost it.
-        fork::release(process);
-        drop(tables);
-        living.iter().for_each(|shared| shared.ring());
-    }
-}
-
-/// The refusal of an order: by its own word where nothing was changed.
-fn undone(word: &str, why: Undone) -> String {
-    match why {
-        Undone::Refused(why) => format!("{word}: {why}"),
-        Undone::Late(why) => format!("not_yet: {why}; it may do as it was told when it comes to it"),
-    }
-}
-
 /// Names what could not be done.
 fn at(what: &str) -> impl Fn(io::Error) -> io::Error + '_ {
     move |error| io::Error::new(error.kind(), format!("cannot {what}: {error}"))
-}
-
-impl ForksHandler for Supervisor {
-    fn fork(&self, request: ForksFork<'_>, responder: Responder<commands::Fork>) {
-        let listening = || request.address.as_deref().map(listen_at).transpose();
-        let (place, listening) = match self.take_place().and_then(|place| Ok((place, listening()?))) {
-            Ok(ready) => ready,
-            Err(why) => return responder.error(&why),
-        };
-        self.tell(&request.server, responder, move |this, told, parent, responder| {
-            // Beside it as it is by now: orders that came before may have moved it.
-            let listening = listening.map_or_else(|| this.listen_beside(told, parent), Ok)?;
-            let address = listening.1;
-            let (number, process) = this.forked(place, told, parent, listening, responder)?;
-            let (server, address) = (number.to_string().into(), address.to_string().into());
-            Ok(ForksForkResponse { server, address, process })
-        });
-    }
-
-    fn rebind(&self, request: ForksRebind<'_>, responder: Responder<commands::Rebind>) {
-        let (listener, address) = match listen_at(&request.address) {
-            Ok(listening) => listening,
-            Err(why) => return responder.error(&why),
-        };
-        self.tell(&request.server, responder, move |this, told, number, _| {
-            let outcome = this.note(number, move |entry, has_moved| {
-                if has_moved {
-                    entry.address = address;
-                }
-            });
-            told.listen_at(&listener, outcome).map_err(|why| undone("not_moved", why))?;
-            Ok(ForksRebindResponse { address: address.to_string().into() })
-        });
-    }
-
-    fn shutdown(&self, request: ForksShutdown<'_>, responder: Responder<commands::Shutdown>) {
-        self.tell(&request.server, responder, |this, told, number, _| {
-            this.shut_down(told, number)?;
-            Ok(ForksShutdownResponse {})
-        });
-    }
-
-    fn emancipate(&self, request: ForksEmancipate<'_>, responder: Responder<commands::Emancipate>) {
-        self.tell(&request.server, responder, |this, told, number, _| {
-            // The answer that is late may be to this same order, asked before.
-            told.settle().map_err(|why| undone("not_emancipated", why))?;
-            this.shared.change(number, |entry| entry.may_be_emancipated = true);
-            let outcome = this.note(number, |entry, is_done| {
-                entry.is_emancipated |= is_done;
-                entry.may_be_emancipated = false;
-            });
-            told.emancipate(outcome).map_err(|why| undone("not_emancipated", why))?;
-            Ok(ForksEmancipateResponse {})
-        });
-    }
-
-    fn servers(&self, _: ForksServers, responder: Responder<commands::Servers>) {
-        let process = |(number, entry): (&u64, &Entry)| Process {
-            server: number.to_string().into(),
-            address: entry.address.to_string().into(),
-            process: entry.process,
-            parent: entry.parent.map(|parent| parent.to_string().into()),
-            emancipated: entry.is_emancipated,
-        };
-        let servers = {
-            let mut table = self.shared.table.lock();
-            // From here on somebody has heard of every one.
-            table.unheard.clear();
-            table.servers.iter().map(process).collect()
-        };
-        responder.ok(&ForksServersResponse { servers });
-    }
 }
 
 impl std::fmt::Debug for Supervisor {

@@ -16,12 +16,11 @@ pub(crate) struct Table {
     /// Places that are taken by servers to come. Each comes or is given up: whatever it waits for is waited
     /// for within patience.
     pub(crate) coming: usize,
-    /// Nobody is taken in any more.
+    /// No server is added any more.
     pub(crate) is_ending: bool,
-    /// Copies that nobody may have heard of yet, and the clients that asked for them.
+    /// Copies that no client may have heard of yet, each with the client that asked for it.
     pub(crate) unheard: BTreeMap<u64, u64>,
-    /// Processes that nobody knew when they ended: one of them may be a server to come. Others are of no
-    /// interest.
+    /// Processes that ended and were no servers, while one is to come: it may be one of them.
     pub(crate) unknown: HashSet<u32>,
     /// How the last server that ended did, if nobody had told it to and it was not well.
     pub(crate) lost: Option<String>,

@@ -1,5 +1,5 @@
-//! What a program serves with: a server, and those of the places where it was before, until what they had
-//! begun is answered.
+//! The servers of one process: the current one, and those at earlier addresses, which drain until the calls that
+//! they had begun are answered.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -7,19 +7,19 @@ use thalweg_rpc::Server;
 use thalweg_service::Wait;
 use thalweg_sys::epoll::{Epoll, Events, Timeout, Watch};
 
-/// How long a server that is left may take for what was begun.
+/// How long a server at an earlier address may take for the calls that it had begun.
 const GRACE_MS: u32 = 5_000;
 
 /// What is ready is not looked at: whatever it is, each server has its turn.
 const EVENTS_MAX: usize = 2;
 
 #[derive(Default)]
-pub(crate) struct Serving {
+pub(crate) struct ServerSet {
     now: Option<Server>,
     before: Vec<Server>,
 }
 
-impl Serving {
+impl ServerSet {
     /// Serves with this one from here on; the one before takes nothing new, and listens no more when this
     /// returns.
     pub(crate) fn go_on_with(&mut self, server: Option<Server>) -> io::Result<()> {

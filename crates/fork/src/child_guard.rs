@@ -1,12 +1,11 @@
-//! A program that was started, before anybody waits for its end.
+//! A child process from its start until the thread that reaps children has taken it over.
 
 use std::process::Child;
 
-/// The program, until somebody waits for its end: where nobody is going to, it is ended, and nothing is left
-/// of it.
-pub(crate) struct Started(Option<Child>);
+/// Kills and reaps its child when it is dropped, unless the child was handed over.
+pub(crate) struct ChildGuard(Option<Child>);
 
-impl Started {
+impl ChildGuard {
     pub(crate) fn new(started: Child) -> Self {
         Self(Some(started))
     }
@@ -15,16 +14,16 @@ impl Started {
         self.0.as_ref().map_or(0, Child::id)
     }
 
-    /// Leaves it to the thread that waits for it.
+    /// Leaves the child to the thread that reaps children.
     pub(crate) fn hand_over(mut self) {
         self.0 = None;
     }
 }
 
-impl Drop for Started {
+impl Drop for ChildGuard {
     fn drop(&mut self) {
         if let Some(mut started) = self.0.take() {
-            // Another supervisor of this process may have seen to its end already.
+            // Another supervisor of this process may have reaped it already.
             let _ = started.kill();
             let _ = started.wait();
         }
