@@ -93,7 +93,7 @@ impl Program {
         }
     }
 
-    /// Says that an order was carried out. Nobody may be there to hear it.
+    /// Says that an order was carried out, whether or not the supervisor still reads.
     ///
     /// # Errors
     /// The supervisor does not listen.

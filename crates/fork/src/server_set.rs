@@ -1,5 +1,5 @@
-//! The servers of one process: the current one, and those at earlier addresses, which drain until the calls that
-//! they had begun are answered.
+//! The servers of one process: the current one, and those at earlier addresses, which drain until the calls
+//! that they had begun are answered.
 
 use std::io;
 use std::os::fd::BorrowedFd;

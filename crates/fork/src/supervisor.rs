@@ -230,7 +230,7 @@ impl Supervisor {
 
     /// Has the descriptor wait for the next end.
     pub fn heard(&self) {
-        // Nobody rang, then.
+        // It fails only where there is nothing to clear.
         let _ = self.shared.bell.clear();
     }
 
@@ -240,7 +240,7 @@ impl Supervisor {
         let until = self.shared.until();
         {
             let mut table = self.shared.table.lock();
-            // A copy that comes now would be told by nobody to end.
+            // No order to end would reach a copy that is added from here on.
             table.is_ending = true;
             for (number, entry) in table.servers.iter_mut().filter(|(_, entry)| !entry.is_emancipated) {
                 entry.is_to_end = true;

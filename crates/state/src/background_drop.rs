@@ -1,7 +1,7 @@
 //! Drops values that may take long to drop, on a thread beside those that serve. One thread drops all of
 //! them, and ends when none is left.
 //!
-//! *Ownership*: a value that is put here belongs to nobody else. It is dropped soon; nobody may depend on
+//! *Ownership*: a value that is put here has no other owner. It is dropped soon; no caller may depend on
 //! when.
 
 use parking_lot::Mutex;

@@ -1,7 +1,10 @@
-//! Forks that come and go: made of another as it is or once was, dropped, and forgotten once the drop is durable.
+//! Forks that come and go: made of another as it is or once was, dropped, and forgotten once the drop is
+//! durable.
 //!
-//! All of it is done with `images` locked, so that no image goes that a new fork would be rebuilt from, and none is
-//! written of a fork that is dropped.
+//! Forks are made and dropped with `images` locked: no image is removed that a new fork would be rebuilt
+//! from, and none is noted of a fork that is dropped.
+//!
+//! *Checked by* `tests.rs`, and by the crash simulation.
 
 use crate::error::Error;
 use crate::fork::{Fork, Moment, Place};

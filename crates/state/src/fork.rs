@@ -36,8 +36,8 @@ pub(crate) struct Moment {
     pub(crate) offset: Offset,
 }
 
-/// A state whose digest is known, shared with the forks that were made since: as large as a small fork is
-/// otherwise several times, so there is none before somebody asks for a root.
+/// A state whose digest is known, shared with the forks that were made since. It is several times as large as
+/// an otherwise small fork, so there is none before the first root is asked for.
 pub(crate) type Rooted = Arc<(Map, Digest)>;
 
 /// The digest of a map, reckoned from one that is known. Complexity: what changed since, or every key where
@@ -55,7 +55,7 @@ pub(crate) fn rooted(before: Option<Rooted>, map: &Map) -> Rooted {
     Arc::new((map.clone(), digest))
 }
 
-/// A map of more keys takes milliseconds to let go of, if nobody shares them.
+/// A map of more keys takes milliseconds to drop, if it shares them with no other map.
 pub(crate) const LARGE_KEYS: usize = 10_000;
 
 /// A fork in memory.
@@ -64,9 +64,9 @@ pub(crate) struct Fork {
     pub(crate) log: Arc<Log>,
     line: Mutex<()>,
     views: Mutex<Views>,
-    /// The newest state that a root was asked of, and where the log ended then: the next root is reckoned from
-    /// there. An older one, of a session's snapshot, is not kept: it may be all that holds what the fork has
-    /// left behind.
+    /// The newest state whose root was asked for, and where the log ended then: the next root is reckoned
+    /// from it. An older state, of a session's snapshot, is not kept: this may be the last reference to what
+    /// the fork has overwritten since.
     rooted: Mutex<Option<(Offset, Rooted)>>,
     /// The past state that it was made of, shared with other forks made at the same place.
     past: Option<Arc<Map>>,
@@ -83,7 +83,7 @@ struct Views {
     /// What becomes committed at which ticket, of a drop nothing.
     under_way: VecDeque<(Position, Option<Moment>)>,
     /// What a dropped fork had committed. Freeing it may take long, so it is freed with the fork, where
-    /// nobody waits for that.
+    /// no call waits for that.
     last: Option<Moment>,
 }
 
@@ -219,7 +219,7 @@ impl Fork {
         let views = self.views.lock();
         match (&views.committed, &views.pending) {
             (Some(moment), Some(_)) => moment.offset - imaged,
-            // Nobody is going to open it.
+            // It will not be opened.
             _ => 0,
         }
     }

@@ -1,4 +1,4 @@
-//! Which images there are, which a fork is rebuilt from, and which nobody needs.
+//! Which images there are, which of them a fork is rebuilt from, and which are not needed any more.
 //!
 //! A fork is rebuilt from its newest image, or from one of a fork that it came from, as long as that is no
 //! newer than where it branched off. That choice is made in one place, here: opening a state makes it, and
@@ -140,8 +140,8 @@ impl Images {
         }
     }
 
-    /// Counts it for forks that are opened together. Complexity: constant for one whose parent is among them,
-    /// and leans on what it inherits; so a long chain of forks takes no longer than as many beside each other.
+    /// Counts what forks have use for that are opened together. Complexity: constant for a fork without images
+    /// whose parent is among them, so a long chain of forks takes no longer than as many forks of one parent.
     pub(crate) fn lean_all(&mut self, mut logs: Vec<Arc<Log>>, history: History) {
         // A parent is older than its forks, and ids only grow.
         logs.sort_by_key(|log| log.id());

@@ -64,7 +64,7 @@ impl State {
     pub fn at(&self, fork: ForkId, offset: Offset) -> Result<(Map, Position), Error> {
         let no_state = Error::NoState { fork, offset };
         let found = self.find(fork)?;
-        // Asked first: what the log ends with may be nobody's to see yet.
+        // Asked first: the end of the log may not be visible yet.
         let Some(ticket) = found.ticket_of(offset)? else { return Err(no_state) };
         let shared = &*self.shared;
         let past = || shared.past.lock().at(fork, offset).map(|past| Map::clone(&past));

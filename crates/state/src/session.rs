@@ -20,7 +20,7 @@ pub const SESSION_BYTES_MAX: usize = 16 << 20;
 /// A fork that has gone on by less shares nearly all it holds with what it was.
 const SHARED_BYTES_MAX: u64 = 1 << 20;
 
-/// What somebody does to a fork between snapshots. Dropped, it leaves nothing behind.
+/// Reads and writes of one client on a fork, between snapshots. Dropped, it leaves nothing behind.
 ///
 /// Without a snapshot it reads and writes the fork itself. A snapshot holds the fork as it is, and what is
 /// written from then on lies beside it: neither snapshot nor write nor rollback touches the log, or copies

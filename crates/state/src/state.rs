@@ -41,8 +41,8 @@ pub struct Options {
     /// What becomes of entries that an image stands for.
     pub history: History,
     /// What all sessions together may hold beside their snapshots, reckoned as for one of them
-    /// ([`SESSION_BYTES_MAX`](crate::SESSION_BYTES_MAX)), and what of it they wrote over since while somebody
-    /// still looks at it.
+    /// ([`SESSION_BYTES_MAX`](crate::SESSION_BYTES_MAX)), and what of it they have overwritten since while a
+    /// [`ReadView`] still holds it.
     pub sessions_bytes_max: usize,
     /// Logs, of whatever kind, that the store may have for a fork to be made: each costs memory for as long
     /// as it is kept.
@@ -109,10 +109,10 @@ pub(crate) struct Shared {
     pub(crate) options: Options,
     pub(crate) memory: Arc<MemoryBudget>,
     pub(crate) main: ForkId,
-    /// Locked only to find one or to copy the map, which costs nothing: a look at all of them delays nobody
-    /// who finds or makes one.
+    /// Locked only to find a fork, to change the map, or to copy it in constant time: a walk over all forks
+    /// walks a copy, and delays no other call.
     pub(crate) forks: RwLock<Forks>,
-    /// Forks by what they branched off, each beside that. Changed with `images` locked.
+    /// Pairs of a parent and a fork that branched off it. Changed with `images` locked.
     pub(crate) branches: Mutex<BTreeSet<(ForkId, ForkId)>>,
     /// Forks that cannot be read, and why: there is nothing to be done with them but to drop them.
     pub(crate) unreadable: RwLock<BTreeMap<ForkId, (Arc<Log>, String)>>,

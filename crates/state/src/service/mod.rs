@@ -2,9 +2,9 @@
 //! at.
 //!
 //! Owns: which calls may run at the same time (`order`), sessions by their tokens (`sessions`), and answers
-//! that wait for the disk (`durability_queue`). Short calls are done where they came in, on the reactor's thread,
-//! without an allocation that could be avoided; what takes long goes to a few threads of its own, which
-//! never wait for anything. Never knows: what carries a call, or what a state is made of.
+//! that wait for the disk (`durability_queue`). Short calls are done where they came in, on the reactor's
+//! thread, without an allocation that could be avoided; what takes long goes to a few threads of its own,
+//! which never wait for anything. Never knows: what carries a call, or what a state is made of.
 //!
 //! # Order
 //!
@@ -24,8 +24,8 @@
 //! 2. *An acknowledged write is durable*, and a client that hears of it sees it.
 //! 3. *Nobody waits on a thread*: neither reactor nor pool waits for a disk, a lock that is held for long, or
 //!    a session.
-//! 4. *A call that waits has its memory reserved* (`pending_call`): one for which there is none is refused, with
-//!    nothing done.
+//! 4. *A call that waits has its memory reserved* (`pending_call`): one for which there is none is refused,
+//!    with nothing done.
 //!
 //! *Checked by* `tests/`: each refusal, and random histories of many clients against a serial model.
 
@@ -173,7 +173,7 @@ impl Service {
     }
 
     /// The names of the logs that a state of that name keeps; those that end with a slash are beginnings of
-    /// names. Nobody else may write to them.
+    /// names. Only the state may write to them.
     pub fn logs(name: &str) -> [String; 3] {
         [format!("{name}/main"), format!("{name}/forks/"), format!("{name}/images/")]
     }
@@ -187,8 +187,8 @@ impl Service {
     }
 
     /// Ends sessions whose lease is over, and has images written that are due. Calls do both in passing; this
-    /// is for a service that nobody calls. Lets go, too, of what pages were taken from, which otherwise stays
-    /// until others take its place.
+    /// is for a service without calls. Also drops what pages were taken from, which otherwise stays until
+    /// others take its place.
     pub fn keep_house(&self) {
         self.core.sessions.sweep();
         self.core.page_cache.sweep(Instant::now());

@@ -17,8 +17,8 @@
 //! calls of this kind wait for them. The root that a batch expects is computed while its turn is held, on
 //! another thread: it waits for other such batches only.
 //!
-//! A page is made once its connection has room for it, and not at all when nobody waits any more. A call that
-//! holds a turn never waits for room: others wait for it, and the client may never read.
+//! A page is made once its connection has room for it, and not at all once its caller has given up. A call
+//! that holds a turn never waits for room: others wait for it, and the client may never read.
 
 use super::answer::{Answer, refuse};
 use super::pending_call::PendingCall;
@@ -38,8 +38,8 @@ use thalweg_wire::messagepack::DecodeError;
 pub(super) enum Key {
     Fork(ForkId),
     Session(u64),
-    /// What led to where a fork is: read by who makes a fork of long ago, which takes as long as that was,
-    /// written by who drops it. Nobody who has it waits for another turn.
+    /// The history of a fork: read by a call that forks an old state, which takes as long as its replay, and
+    /// written by a call that drops the fork. A call that has this turn waits for no other turn.
     Past(ForkId),
 }
 
@@ -53,7 +53,7 @@ pub(super) type Budget = usize;
 pub(super) const NO_ROOM: Budget = 0;
 /// On a reactor that has others to serve.
 pub(super) const BUSY: Budget = 512;
-/// On a reactor where handing it over would win nothing: nobody else waits, or every thread for what takes
+/// On a reactor where handing it over would win nothing: no other call waits, or every thread for what takes
 /// long is busy and the answers of what they do wait with it. A fraction of a millisecond at most.
 pub(super) const ALONE: Budget = 32_768;
 /// On a thread for what takes long.
@@ -79,7 +79,7 @@ pub(super) enum Outcome {
         rest: Rest<Budget>,
     },
     /// It may take time in proportion to the state: too long for the threads that scans wait for. Nothing
-    /// visible was done yet, so the rest is not begun once nobody waits for it.
+    /// visible was done yet, so the rest is not begun once its caller has given up.
     Apart(Rest<()>),
     /// So may this, for a page, and it holds no turn: it can wait until there is room for its answer.
     Page(Rest<()>),
@@ -230,8 +230,7 @@ impl Core {
 impl Queued {
     /// Goes on as far as a budget goes; what is left stays before all others.
     pub(super) fn go_on(self, budget: Budget) {
-        // Nobody may wait any more by the time it is its turn, and nothing was done yet that would have to be
-        // said: so the queue is as long as what somebody waits for.
+        // A call whose caller has given up has done nothing yet, and is dropped: so it delays no other call.
         if self.pending.is_cancelled() {
             return;
         }
@@ -274,7 +273,7 @@ impl Answering for Apart {
     fn resume(self) {
         let core = Arc::clone(&self.core);
         let job = move || {
-            // As in the queue, the line is as long as what somebody waits for.
+            // As in the queue: what was given up holds up no other call.
             if self.pending.is_cancelled() {
                 return;
             }

@@ -1,8 +1,8 @@
-//! What was come to for one page of an answer, kept for the next.
+//! The states and differences from which one page of an answer was taken, kept for the next page.
 //!
-//! The differences of two states, and a state of long ago, take as long to come to for a page as for all of
-//! it. What a page that is not the last one was taken from is kept until nobody asked for [`KEPT_FOR`]: then
-//! a client that reads on has each page in the time of a page.
+//! The differences of two states, and an old state, take as long to compute for one page as for all pages. So
+//! what a page was taken from is kept, unless it was the last page, until no page was asked for during
+//! [`KEPT_FOR`]. A client that reads on has each page in the time of a page.
 //!
 //! *Bound*: [`COMPARED_MAX`] pairs of states, with [`WINDOW`] keys of their differences, and [`RECALLED_MAX`]
 //! of long ago; the longest unused goes first. A session that ends meanwhile leaves its changes with these
@@ -84,7 +84,7 @@ impl PageCache {
         (self.compared.lock().items.len(), self.recalled.lock().items.len())
     }
 
-    /// Lets go of what nobody asked for any more.
+    /// Drops what no page was asked of for [`KEPT_FOR`].
     pub(super) fn sweep(&self, now: Instant) {
         let compared = self.compared.lock().sweep(now);
         let recalled = self.recalled.lock().sweep(now);

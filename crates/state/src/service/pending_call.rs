@@ -30,12 +30,12 @@ impl PendingCall {
         Self { reply, bytes, reservation: None }
     }
 
-    /// Whether nobody waits for the answer any more.
+    /// Whether its caller has given up.
     pub(super) fn is_cancelled(&self) -> bool {
         self.reply.is_cancelled()
     }
 
-    /// Whether its connection has room for a long answer, or nobody waits for one.
+    /// Whether its connection has room for a long answer, or its caller has given up.
     pub(super) fn has_room(&self) -> bool {
         self.reply.has_room()
     }

@@ -157,7 +157,7 @@ impl Core {
 
     pub(super) fn root(self: &Arc<Self>, root: &StateRoot<'_>, budget: Budget) -> OutcomeResult {
         self.look(&root.place, root.view, budget, |read_view, _| {
-            // Nobody knows how much changed since the last one.
+            // How much changed since the last root is not known before they are compared.
             Outcome::apart(move |_| {
                 let keys = read_view.map().len() as u64;
                 let (root, offset) = (read_view.root(), read_view.offset());

@@ -1,9 +1,9 @@
 //! Calls with long answers, which wait until the client's connection has room for one. A client that asks for
 //! a thousand pages and reads none is owed no more of them than its connection may have unsent. None of them
-//! holds a turn: a client that reads nothing keeps nobody else waiting.
+//! holds a turn: a client that reads nothing delays no other client.
 //!
 //! A call that waits here is owned by the waker that its reply has: it goes on when the connection has sent
-//! some of what it has, or ends when nobody waits any more, and is then done by nobody.
+//! some of what it has, or is dropped with its reply once its caller has given up.
 
 use super::pending_call::PendingCall;
 use parking_lot::Mutex;

@@ -1,5 +1,5 @@
-//! Calls about sessions as such: each is done in the turn of its session, and in that of its fork where it reads or
-//! writes that.
+//! Calls about sessions as such. Each is done in the turn of its session, and also in the turn of the fork
+//! where it reads or writes that.
 
 use super::Core;
 use super::answer::{Answer, WriteKind};

@@ -244,7 +244,7 @@ impl Core {
         let written = self.open().and_then(|state| write.on_fork(state, fork));
         let done = |receipt| {
             self.grown(receipt);
-            // Of a session that was closed nobody asks for the receipt.
+            // A session that was closed needs no receipt.
             if let Some(mut session) = beside.and_then(|live| live.lock().ok()) {
                 session.wrote(receipt);
             }
