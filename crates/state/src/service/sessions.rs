@@ -7,8 +7,8 @@
 //! apart from one that ended.
 //!
 //! A call uses its session from when it comes until it is answered, in line for its turn and while its answer
-//! waits for the disk: no lease ends meanwhile, and it begins anew then. Only `Close` ends a session before calls that are in line for it, and
-//! they find that out in their turn.
+//! waits for the disk: no lease ends meanwhile, and it begins anew then. Only `Close` ends a session before
+//! calls that are in line for it, and they find that out in their turn.
 //!
 //! *Bound*: `sessions_max` sessions, each with at most two states.
 
