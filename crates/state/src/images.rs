@@ -140,8 +140,9 @@ impl Images {
         }
     }
 
-    /// Counts what forks have use for that are opened together. Complexity: constant for a fork without images
-    /// whose parent is among them, so a long chain of forks takes no longer than as many forks of one parent.
+    /// Counts what forks have use for that are opened together. Complexity: constant for a fork without
+    /// images whose parent is among them, so a long chain of forks takes no longer than as many forks of one
+    /// parent.
     pub(crate) fn lean_all(&mut self, mut logs: Vec<Arc<Log>>, history: History) {
         // A parent is older than its forks, and ids only grow.
         logs.sort_by_key(|log| log.id());

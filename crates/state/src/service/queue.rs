@@ -3,8 +3,8 @@
 //!
 //! A call is taken out by a job of the pool or by a reactor that helps, whichever comes first, and a reactor
 //! puts back what it did not end. Invariant: at least as many jobs are on their way here as there is work, so
-//! that no work waits for a job that never comes. A job that finds both lanes empty has nothing to do. Putting
-//! something in says whether it needs a job, which the caller submits.
+//! that no work waits for a job that never comes. A job that finds both lanes empty has nothing to do.
+//! Putting something in says whether it needs a job, which the caller submits.
 
 use super::Core;
 use super::order::{Budget, Rest};
