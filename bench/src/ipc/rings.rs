@@ -12,7 +12,7 @@ use thalweg_bench::Failure;
 use thalweg_bench::measure::{Measured, Until};
 use thalweg_sys::epoll::wait_readable;
 use thalweg_transport::{
-    PeerWait, RING_BYTES_DEFAULT, Read, SharedEnd, Waited, Wanted, Written, receive_with_descriptor,
+    PeerWait, RING_BYTES_DEFAULT, Read, SharedEnd, WaitOutcome, Wanted, Written, receive_with_descriptor,
     send_with_descriptor,
 };
 
@@ -68,14 +68,14 @@ impl Link {
                 self.read.reserve(READ_BYTES);
             }
             if self.end.read(&mut self.read)? == Read::WouldBlock
-                && self.wait(Wanted::Bytes)? == Waited::Ended
+                && self.wait(Wanted::Bytes)? == WaitOutcome::Ended
             {
                 return Ok(false);
             }
         }
     }
 
-    fn wait(&mut self, wanted: Wanted) -> Result<Waited, Failure> {
+    fn wait(&mut self, wanted: Wanted) -> Result<WaitOutcome, Failure> {
         let (end, socket) = (&mut self.end, self.socket.as_fd());
         Ok(PeerWait { end, socket, wanted, deadline: None, spin: true }.wait()?)
     }

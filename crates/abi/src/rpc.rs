@@ -9,7 +9,7 @@ use crate::outcome::{code, keep, text, value};
 use std::ffi::{CString, c_char, c_int};
 use std::os::fd::AsRawFd;
 use std::time::Duration;
-use thalweg_rpc::client::{Answers, Ask, Done, Options, Statistics, Target};
+use thalweg_rpc::client::{Answers, Ask, Completion, Options, Statistics, Target};
 use thalweg_rpc::{Bearer, Client};
 use thalweg_service::{CallId, Error};
 use thalweg_wire::fault::Fault;
@@ -384,7 +384,7 @@ pub unsafe extern "C" fn thalweg_rpc_wait(
         if !client.knows(call) {
             return Err(Error::new(Fault::BadArgument, "no such calls are under way"));
         }
-        Ok(Some(Done { call, outcome: client.wait(call) }))
+        Ok(Some(Completion { call, outcome: client.wait(call) }))
     };
     // SAFETY: the caller's promise.
     code(|| unsafe { hear(client, done, listen) })
@@ -395,7 +395,7 @@ pub unsafe extern "C" fn thalweg_rpc_wait(
 unsafe fn hear(
     client: *mut ThalwegRpc,
     done: *mut ThalwegRpcDone,
-    listen: impl FnOnce(&mut Client) -> Result<Option<Done>, Error>,
+    listen: impl FnOnce(&mut Client) -> Result<Option<Completion>, Error>,
 ) -> Result<(), Error> {
     let place = borrowed::place(done, "the place for what came")?;
     // SAFETY: the caller's promise.
@@ -403,7 +403,7 @@ unsafe fn hear(
     let came = listen(&mut of.client)?;
     (of.answers, of.detail) = (Answers::default(), CString::default());
     let (mut call, mut fault) = (0, 0);
-    if let Some(Done { call: of_which, outcome }) = came {
+    if let Some(Completion { call: of_which, outcome }) = came {
         call = of_which.number();
         match outcome {
             Ok(answers) => of.answers = answers,

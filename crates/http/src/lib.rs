@@ -59,4 +59,4 @@ pub use connection::Connection;
 pub use limit::Limit;
 pub use meters::{Calls, Meters, Traffic};
 pub use reactor::{ConnectionCounts, Http, Listening, Message};
-pub use warnings::Sparing;
+pub use warnings::RateLimitedWarning;

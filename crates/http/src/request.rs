@@ -7,7 +7,7 @@ use crate::limit::Limit;
 use crate::patience::Phase;
 use crate::reactor::{Http, HttpCore, Waiting};
 use crate::receive::let_room_go;
-use thalweg_queue::Stands;
+use thalweg_queue::Admission;
 use thalweg_wire::exchange::{Announced, Answer, Method, Refusal, Request, Response, Service, Weight};
 use thalweg_wire::field::Name;
 use thalweg_wire::host::HOST_UNKNOWN;
@@ -294,15 +294,15 @@ impl<S: Service> Http<S> {
         let (sequence, manner) = (at.active.replies.expect(), reply.manner);
         let waiting = Waiting { key: at.key, sequence, reply, read_us: at.core.now_us() };
         let reply = match self.waiting.wait(ticket, waiting) {
-            Stands::Waits => {
+            Admission::Waits => {
                 at.active.awaited += u32::from(manner.writes);
                 return;
             }
-            Stands::Complete(Waiting { reply, .. }) => {
+            Admission::Complete(Waiting { reply, .. }) => {
                 self.append_latency.answered(&reply);
                 reply
             }
-            Stands::Failed(Waiting { reply, .. }) => {
+            Admission::Failed(Waiting { reply, .. }) => {
                 let now = Self::now(at.core);
                 Reply { response: self.service.failed_instead_of(&reply.response, now), manner }
             }

@@ -11,11 +11,11 @@ const APART_MS: u64 = 1000;
 #[derive(Debug, Default)]
 pub(crate) struct Warnings {
     /// Listeners that do not accept.
-    pub(crate) deaf: Sparing,
+    pub(crate) deaf: RateLimitedWarning,
     /// Peers of another user.
-    pub(crate) strangers: Sparing,
+    pub(crate) strangers: RateLimitedWarning,
     /// Of each limit, by its number: how often it had been reached when last looked at, and its warning.
-    limits: [(u64, Sparing); Limit::COUNT],
+    limits: [(u64, RateLimitedWarning); Limit::COUNT],
 }
 
 impl Warnings {
@@ -32,13 +32,13 @@ impl Warnings {
 
 /// One kind of warning.
 #[derive(Debug, Default)]
-pub struct Sparing {
+pub struct RateLimitedWarning {
     said_ms: Option<u64>,
     /// What it happened to since it was said.
     unsaid: u64,
 }
 
-impl Sparing {
+impl RateLimitedWarning {
     /// It happened `times` more at a time of the reactor's clock: what a warning has to say, if it may be
     /// said now.
     #[must_use]
@@ -59,7 +59,7 @@ mod tests {
 
     #[test]
     fn is_said_at_once_then_once_a_second_with_what_was_not_said() {
-        let mut warning = Sparing::default();
+        let mut warning = RateLimitedWarning::default();
         assert_eq!(warning.note(5, 0), None, "nothing happened");
         assert_eq!(warning.note(5, 3), NonZeroU64::new(3));
         assert_eq!(warning.note(6, 1), None);

@@ -265,8 +265,10 @@ impl Driver {
 
 fn refused(rejected: Rejected<Line>) -> io::Error {
     match rejected.reason {
-        thalweg_reactor::Reason::Full => io::Error::other("more connections than the load has room for"),
-        thalweg_reactor::Reason::Kernel(error) => error,
+        thalweg_reactor::RejectReason::Full => {
+            io::Error::other("more connections than the load has room for")
+        }
+        thalweg_reactor::RejectReason::Kernel(error) => error,
     }
 }
 

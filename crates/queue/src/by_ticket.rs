@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 /// Where something stands that came to wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "what need not wait is given back"]
-pub enum Stands<T> {
+pub enum Admission<T> {
     /// It waits.
     Waits,
     /// Its ticket is complete: it goes on at once.
@@ -22,15 +22,15 @@ pub enum Stands<T> {
 /// complete or failed.
 ///
 /// ```
-/// use thalweg_queue::{ByTicket, Stands};
+/// use thalweg_queue::{ByTicket, Admission};
 ///
 /// let mut answers = ByTicket::new();
-/// assert_eq!(answers.wait(7, "seven"), Stands::Waits);
-/// assert_eq!(answers.wait(9, "nine"), Stands::Waits);
+/// assert_eq!(answers.wait(7, "seven"), Admission::Waits);
+/// assert_eq!(answers.wait(9, "nine"), Admission::Waits);
 /// assert!(answers.complete(8).eq(["seven"]));
-/// assert_eq!(answers.wait(8, "eight"), Stands::Complete("eight"));
+/// assert_eq!(answers.wait(8, "eight"), Admission::Complete("eight"));
 /// assert!(answers.fail().eq(["nine"]));
-/// assert_eq!(answers.wait(10, "ten"), Stands::Failed("ten"));
+/// assert_eq!(answers.wait(10, "ten"), Admission::Failed("ten"));
 /// ```
 #[derive(Debug)]
 pub struct ByTicket<T> {
@@ -55,12 +55,12 @@ impl<T> ByTicket<T> {
     }
 
     /// Has `value` wait for `ticket`, unless that is decided already.
-    pub fn wait(&mut self, ticket: u64, value: T) -> Stands<T> {
+    pub fn wait(&mut self, ticket: u64, value: T) -> Admission<T> {
         if ticket <= self.completed {
-            return Stands::Complete(value);
+            return Admission::Complete(value);
         }
         if self.failed {
-            return Stands::Failed(value);
+            return Admission::Failed(value);
         }
         if self.waiting.back().is_none_or(|(last, _)| *last <= ticket) {
             self.waiting.push_back((ticket, value));
@@ -68,7 +68,7 @@ impl<T> ByTicket<T> {
             let behind = self.waiting.partition_point(|(other, _)| *other <= ticket);
             self.waiting.insert(behind, (ticket, value));
         }
-        Stands::Waits
+        Admission::Waits
     }
 
     /// Every ticket up to this one is complete: what waited for one of them. A lower one than before says
@@ -105,15 +105,15 @@ mod tests {
     #[test]
     fn what_waits_for_nothing_does_not_wait() {
         let mut queue = ByTicket::new();
-        assert_eq!(queue.wait(0, 'a'), Stands::Complete('a'));
+        assert_eq!(queue.wait(0, 'a'), Admission::Complete('a'));
         assert_eq!(queue.fail().len(), 0);
-        assert_eq!(queue.wait(0, 'b'), Stands::Complete('b'));
+        assert_eq!(queue.wait(0, 'b'), Admission::Complete('b'));
     }
 
     #[test]
     fn the_last_ticket_there_is_becomes_complete() {
         let mut queue = ByTicket::new();
-        assert_eq!(queue.wait(u64::MAX, 'a'), Stands::Waits);
+        assert_eq!(queue.wait(u64::MAX, 'a'), Admission::Waits);
         assert_eq!(queue.complete(u64::MAX - 1).len(), 0);
         assert!(queue.complete(u64::MAX).eq(['a']));
     }
@@ -122,7 +122,7 @@ mod tests {
     fn what_is_given_back_and_not_looked_at_is_gone_all_the_same() {
         let mut queue = ByTicket::new();
         for ticket in 1..=3 {
-            assert_eq!(queue.wait(ticket, ticket), Stands::Waits);
+            assert_eq!(queue.wait(ticket, ticket), Admission::Waits);
         }
         assert_eq!(queue.complete(2).next(), Some(1));
         assert_eq!(queue.len(), 1, "two went with what gave them back");
@@ -156,12 +156,12 @@ mod tests {
                 match step {
                     Step::Wait(ticket) => {
                         let stands = if ticket <= completed {
-                            Stands::Complete(name)
+                            Admission::Complete(name)
                         } else if failed {
-                            Stands::Failed(name)
+                            Admission::Failed(name)
                         } else {
                             model.entry(ticket).or_default().push(name);
-                            Stands::Waits
+                            Admission::Waits
                         };
                         prop_assert_eq!(queue.wait(ticket, name), stands);
                     }

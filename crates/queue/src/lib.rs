@@ -10,5 +10,5 @@
 mod by_ticket;
 mod deadlines;
 
-pub use crate::by_ticket::{ByTicket, Stands};
+pub use crate::by_ticket::{Admission, ByTicket};
 pub use crate::deadlines::Deadlines;

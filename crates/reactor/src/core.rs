@@ -28,12 +28,12 @@ pub struct Rejected<E> {
     /// The entry.
     pub entry: E,
     /// Why.
-    pub reason: Reason,
+    pub reason: RejectReason,
 }
 
 /// Why an insertion did not happen.
 #[derive(Debug)]
-pub enum Reason {
+pub enum RejectReason {
     /// The reactor holds as many entries as it may.
     Full,
     /// The kernel would not watch the descriptor.
@@ -42,7 +42,7 @@ pub enum Reason {
 
 /// An entry that was removed.
 #[derive(Debug)]
-pub struct Removed<E, T> {
+pub struct RemovedEntry<E, T> {
     /// The entry.
     pub entry: E,
     /// The topic it was subscribed to, if that has no subscriber on this reactor any more.
@@ -53,7 +53,7 @@ pub struct Removed<E, T> {
 #[derive(Debug)]
 pub struct Released<E, T> {
     /// The entry.
-    pub removed: Removed<E, T>,
+    pub removed: RemovedEntry<E, T>,
     /// Open still, and watched no more.
     pub descriptor: OwnedFd,
 }
@@ -135,11 +135,11 @@ impl<H: Handler> Core<H> {
         interest: Interest,
     ) -> Result<Key, Rejected<H::Entry>> {
         if self.slab.len() >= self.entries_max {
-            return Err(Rejected { descriptor, entry, reason: Reason::Full });
+            return Err(Rejected { descriptor, entry, reason: RejectReason::Full });
         }
         let key = self.slab.next_key();
         if let Err(error) = self.epoll.add(descriptor.as_fd(), key.token(), interest.watch()) {
-            return Err(Rejected { descriptor, entry, reason: Reason::Kernel(error) });
+            return Err(Rejected { descriptor, entry, reason: RejectReason::Kernel(error) });
         }
         self.slab.fill(key, descriptor, interest, entry);
         Ok(key)
@@ -153,14 +153,14 @@ impl<H: Handler> Core<H> {
     pub fn insert_timer(&mut self, entry: H::Entry) -> io::Result<Key> {
         let descriptor = EventFd::new()?.into();
         self.insert(descriptor, entry, Interest::NONE).map_err(|rejected| match rejected.reason {
-            Reason::Full => io::Error::other("the reactor takes no more entries"),
-            Reason::Kernel(error) => error,
+            RejectReason::Full => io::Error::other("the reactor takes no more entries"),
+            RejectReason::Kernel(error) => error,
         })
     }
 
     /// Lets a connection go: ends its timer and its subscription, stops watching and closes its
     /// descriptor. Its key is dead from here on. `None` when it was dead already.
-    pub fn remove(&mut self, key: Key) -> Option<Removed<H::Entry, H::Topic>> {
+    pub fn remove(&mut self, key: Key) -> Option<RemovedEntry<H::Entry, H::Topic>> {
         self.release(key).map(|released| released.removed)
     }
 
@@ -176,7 +176,7 @@ impl<H: Handler> Core<H> {
         // Closing alone would leave the watch behind while a duplicate of the descriptor lives, in a
         // child process say; then events would come for a dead key, without end.
         let _ = self.epoll.delete(descriptor.as_fd());
-        Some(Released { removed: Removed { entry, last_topic }, descriptor })
+        Some(Released { removed: RemovedEntry { entry, last_topic }, descriptor })
     }
 
     /// The connection's entry; `None` when the key is dead.

@@ -58,7 +58,7 @@ mod waiting;
 mod wheel;
 
 pub use crate::buffers::{Buffer, BufferConfig};
-pub use crate::core::{Core, Reason, Rejected, Released, Removed, Unsubscribed};
+pub use crate::core::{Core, RejectReason, Rejected, Released, RemovedEntry, Unsubscribed};
 pub use crate::handle::{Activity, Full, Handle, Permit};
 pub use crate::key::{Interest, Key, Readiness};
 pub use crate::ordered::{Ordered, Sequence};

@@ -190,11 +190,11 @@ mod invariant_1_a_connection_is_its_key {
         let mut reactor = reactor_with(Config { entries_max: 1, ..Config::default() });
         let file = OwnedFd::from(std::fs::File::open("/proc/self/exe").unwrap());
         let rejected = reactor.core().insert(file, Entry::default(), Interest::READ).unwrap_err();
-        assert!(matches!(rejected.reason, Reason::Kernel(_)), "a regular file is never ready");
+        assert!(matches!(rejected.reason, RejectReason::Kernel(_)), "a regular file is never ready");
         let (key, _peer) = connect(&mut reactor, Interest::READ);
         let (ours, theirs) = socket::pair().unwrap();
         let rejected = reactor.core().insert(ours, Entry::default(), Interest::READ).unwrap_err();
-        assert!(matches!(rejected.reason, Reason::Full));
+        assert!(matches!(rejected.reason, RejectReason::Full));
         say(&rejected.descriptor, b"sorry");
         assert!(wait_readable(theirs.as_fd(), 0).unwrap(), "the descriptor is still open");
         reactor.core().remove(key).unwrap();

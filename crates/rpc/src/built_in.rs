@@ -6,7 +6,7 @@ use crate::plan::Plan;
 use crate::request::FieldError;
 use std::time::Duration;
 use thalweg_wire::hex::Hex;
-use thalweg_wire::json::{Syntax, Text};
+use thalweg_wire::json::{SyntaxError, Text};
 use thalweg_wire::jsonrpc::{Call, Id, Params, write};
 
 /// Has the next body wait, so that a client can be held against a slow server.
@@ -32,7 +32,7 @@ fn milliseconds(params: Params<'_>) -> Result<Duration, FieldError> {
 }
 
 /// The element of an array that has no other.
-fn only_element(array: &str) -> Result<Option<&str>, Syntax> {
+fn only_element(array: &str) -> Result<Option<&str>, SyntaxError> {
     let mut text = Text::new(array);
     if !text.begin_array()? {
         return Ok(None);
@@ -42,7 +42,7 @@ fn only_element(array: &str) -> Result<Option<&str>, Syntax> {
 }
 
 /// The member of an object that has no other, not even the same once more.
-fn only_member<'t>(object: &'t str, name: &str) -> Result<Option<&'t str>, Syntax> {
+fn only_member<'t>(object: &'t str, name: &str) -> Result<Option<&'t str>, SyntaxError> {
     let mut text = Text::new(object);
     if !text.begin_object()? || text.key()?.text() != name {
         return Ok(None);

@@ -10,7 +10,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use std::borrow::Cow;
 use std::collections::HashSet;
-use thalweg_wire::json::{Kind, Syntax, Text};
+use thalweg_wire::json::{Kind, SyntaxError, Text};
 use thalweg_wire::jsonrpc::Params;
 use thalweg_wire::messagepack::write;
 
@@ -28,8 +28,8 @@ fn field_error<T>(what: impl Into<Cow<'static, str>>) -> Result<T, Box<FieldErro
     Err(Box::new(FieldError { field: String::new(), what: what.into() }))
 }
 
-impl From<Syntax> for Box<FieldError> {
-    fn from(syntax: Syntax) -> Self {
+impl From<SyntaxError> for Box<FieldError> {
+    fn from(syntax: SyntaxError) -> Self {
         Box::new(FieldError { field: String::new(), what: syntax.what.into() })
     }
 }

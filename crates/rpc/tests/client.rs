@@ -9,7 +9,7 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
-use thalweg_rpc::client::{Ask, Error, Said, Statistics};
+use thalweg_rpc::client::{Ask, Error, RemoteError, Statistics};
 use thalweg_rpc::{Bounds, Client, ClientOptions, ServerOptions};
 use thalweg_service::Wait;
 use thalweg_wire::fault::{Fault, Retry};
@@ -26,7 +26,7 @@ fn client(server: &Running) -> Client {
 fn fault(error: &Error) -> Fault {
     match error {
         Error::Failed(failure) => failure.fault,
-        Error::Said(said) => panic!("said {said:?}"),
+        Error::Remote(said) => panic!("said {said:?}"),
     }
 }
 
@@ -133,9 +133,9 @@ fn calls_go_over_one_connection_that_is_kept() {
 fn what_the_server_says_is_told_from_what_went_wrong() {
     let server = Running::start(ServerOptions::default());
     let mut client = client(&server);
-    let Error::Said(said) = client.call("Refuse", r#"["no"]"#).unwrap_err() else { panic!() };
+    let Error::Remote(said) = client.call("Refuse", r#"["no"]"#).unwrap_err() else { panic!() };
     assert_eq!((said.code, said.message.as_str(), said.fault()), (-32000, "no", Some(Fault::Refused)));
-    let Error::Said(said) = client.call("Same", "[]").unwrap_err() else { panic!() };
+    let Error::Remote(said) = client.call("Same", "[]").unwrap_err() else { panic!() };
     assert_eq!((said.code, said.fault()), (-32602, Some(Fault::BadRequest)));
     assert_eq!(client.call("Same", "[]").unwrap_err().retry(), Retry::Never);
     assert_eq!(client.call("Refuse", r#"["no"]"#).unwrap_err().retry(), Retry::Never);
@@ -233,7 +233,7 @@ fn what_is_odd_but_right_is_taken() {
     for _ in 0..2 {
         assert_eq!(client.call("m", "").unwrap(), "\"right\"");
     }
-    assert!(matches!(client.call("m", "").unwrap_err(), Error::Said(said) if said.code == -32700));
+    assert!(matches!(client.call("m", "").unwrap_err(), Error::Remote(said) if said.code == -32700));
     assert_eq!(client.call("m", "").unwrap(), "\"right\"");
     assert!(asked.iter().take(4).all(|(connection, _)| connection == 0));
 }
@@ -490,7 +490,7 @@ fn what_was_taken_for_no_request_may_be_made_again() {
     }
     assert_eq!(answers.len(), 3);
     // What another server says by another number tells nothing, and a fault that is named counts.
-    let said = |code, data: &str| Said { code, message: String::new(), data: data.to_owned() }.retry();
+    let said = |code, data: &str| RemoteError { code, message: String::new(), data: data.to_owned() }.retry();
     assert_eq!((said(-32603, ""), said(-32700, "")), (Retry::Unknown, Retry::Safe));
     assert_eq!(said(-32600, r#"{"fault":"frame_too_large"}"#), Retry::Never);
 }
@@ -498,7 +498,7 @@ fn what_was_taken_for_no_request_may_be_made_again() {
 /// A fault is the member of that name of the object itself, however that is written.
 #[test]
 fn what_stands_inside_of_an_errors_data_is_no_fault_of_it() {
-    let fault = |data: &str| Said { code: 1, message: String::new(), data: data.to_owned() }.fault();
+    let fault = |data: &str| RemoteError { code: 1, message: String::new(), data: data.to_owned() }.fault();
     for (data, expected) in [
         (r#"{"cause":{"fault":"overloaded"}}"#, None),
         (r#"[{"fault":"overloaded"}]"#, None),

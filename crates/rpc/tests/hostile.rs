@@ -22,7 +22,7 @@ fn patient() -> ClientOptions {
 fn failed(error: Error) -> thalweg_service::Error {
     match error {
         Error::Failed(failure) => failure,
-        Error::Said(said) => panic!("said {said:?}"),
+        Error::Remote(said) => panic!("said {said:?}"),
     }
 }
 

@@ -24,7 +24,7 @@ fn call(client: &mut Client, method: &str, params: &Value) -> Value {
 fn fault(error: &Error) -> Fault {
     match error {
         Error::Failed(failure) => failure.fault,
-        Error::Said(said) => said.fault().unwrap(),
+        Error::Remote(said) => said.fault().unwrap(),
     }
 }
 

@@ -502,7 +502,7 @@ mod tests {
     use std::time::Duration;
     use thalweg_sync::primitives::atomic::{AtomicBool, Ordering};
     use thalweg_sys::epoll::wait_readable;
-    use thalweg_wire::frame::{HEADER_BYTES, HELLO_BYTES, Header, Kind, VERSION, Welcome};
+    use thalweg_wire::frame::{FrameKind, HEADER_BYTES, HELLO_BYTES, Header, VERSION, Welcome};
 
     const ITEMS: u32 = 200;
     const ITEM_BYTES: usize = 64 << 10;
@@ -519,15 +519,15 @@ mod tests {
             theirs.read_exact(&mut head).unwrap();
             let stream = Header::decode(&head, 0).unwrap().unwrap();
             for number in 0..ITEMS {
-                let item = Header::new(Kind::Item, stream.id, ITEM_BYTES as u32);
+                let item = Header::new(FrameKind::Item, stream.id, ITEM_BYTES as u32);
                 // Fails once the client has its answer and is gone.
                 let _ = theirs.write_all(&item.encode());
                 let _ = theirs.write_all(&[number as u8; ITEM_BYTES]);
             }
             while theirs.read_exact(&mut head).is_ok() {
                 let header = Header::decode(&head, 0).unwrap().unwrap();
-                if header.kind == Kind::Request {
-                    let _ = theirs.write_all(&Header::new(Kind::End, header.id, 0).encode());
+                if header.kind == FrameKind::Request {
+                    let _ = theirs.write_all(&Header::new(FrameKind::End, header.id, 0).encode());
                 }
             }
         });

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Instant;
 use thalweg_reactor::Key;
 use thalweg_sync::contain::contain;
-use thalweg_wire::frame::{HEADER_BYTES, Header, Kind, LENGTH_MAX};
+use thalweg_wire::frame::{FrameKind, HEADER_BYTES, Header, LENGTH_MAX};
 
 /// What came of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -178,8 +178,8 @@ fn nobody() -> Key {
     Key::from_token(u64::MAX)
 }
 
-fn came(kind: Kind, fault: u16) -> LocalEvent {
-    if kind == Kind::Item { LocalEvent::Item } else { LocalEvent::End(fault) }
+fn came(kind: FrameKind, fault: u16) -> LocalEvent {
+    if kind == FrameKind::Item { LocalEvent::Item } else { LocalEvent::End(fault) }
 }
 
 impl Drop for Local {

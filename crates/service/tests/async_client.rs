@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use thalweg_reactor::Wait;
 use thalweg_service::{AsyncClient, CallOptions, Client, ClientOptions, Frames, Reconnect};
 use thalweg_wire::fault::{Fault, Retry};
-use thalweg_wire::frame::{Header, Kind};
+use thalweg_wire::frame::{FrameKind, Header};
 use thalweg_wire::service::{AsyncCall, AsyncFrames};
 
 const WAYS: [Way; 3] = [Way::Plain, Way::Multiplexed, Way::Shared];
@@ -110,11 +110,11 @@ fn a_stream_gives_credit_as_it_is_read() {
             for item in 0..1_000_u32 {
                 while credit == 0 {
                     let granted = peer.request().header;
-                    assert_eq!((granted.kind, granted.id), (Kind::Credit, request.id));
+                    assert_eq!((granted.kind, granted.id), (FrameKind::Credit, request.id));
                     credit += granted.credit;
                 }
                 credit -= 1;
-                peer.send(Header::new(Kind::Item, request.id, 0), &item.to_le_bytes());
+                peer.send(Header::new(FrameKind::Item, request.id, 0), &item.to_le_bytes());
             }
             peer.end(&request, b"end");
         });
@@ -143,7 +143,7 @@ fn a_future_that_is_dropped_cancels_its_call() {
     let (endpoint, peer) = serve(Way::Multiplexed, |peer| {
         let request = peer.request().header;
         let cancel = peer.request().header;
-        assert_eq!((cancel.kind, cancel.id), (Kind::Cancel, request.id));
+        assert_eq!((cancel.kind, cancel.id), (FrameKind::Cancel, request.id));
         peer.fail(&request, Fault::Cancelled, "");
         let request = peer.request();
         peer.end(&request.header, b"next");
@@ -373,7 +373,7 @@ impl Wake for Task {
 
 #[test]
 fn a_waker_that_is_let_go_of_may_be_the_last_of_a_task_with_calls_of_its_own() {
-    let silent = |peer: &mut Peer| while peer.request().header.kind != Kind::Goodbye {};
+    let silent = |peer: &mut Peer| while peer.request().header.kind != FrameKind::Goodbye {};
     let (endpoint, _peer) = serve(Way::Multiplexed, silent);
     let client = AsyncClient::connect(&endpoint, options(Way::Multiplexed)).unwrap();
     let (told, hears) = std::sync::mpsc::channel();
@@ -412,9 +412,9 @@ fn a_waker_that_panics_keeps_no_other_future_asleep() {
     let answers_together = move |peer: &mut Peer| {
         let requests = [peer.request(), peer.request()];
         asked.recv().unwrap();
-        let ends = requests.iter().map(|request| Header::new(Kind::End, request.header.id, 0).encode());
+        let ends = requests.iter().map(|request| Header::new(FrameKind::End, request.header.id, 0).encode());
         peer.raw(&ends.collect::<Vec<_>>().concat());
-        while peer.request().header.kind != Kind::Goodbye {}
+        while peer.request().header.kind != FrameKind::Goodbye {}
     };
     let (endpoint, _peer) = serve(Way::Multiplexed, answers_together);
     let client = AsyncClient::connect(&endpoint, options(Way::Multiplexed)).unwrap();

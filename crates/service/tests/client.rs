@@ -14,7 +14,7 @@ use thalweg_reactor::Wait;
 use thalweg_service::{CallId, CallOptions, Client, ClientOptions, Error, EventKind, Reconnect};
 use thalweg_transport::Endpoint;
 use thalweg_wire::fault::{Fault, Retry};
-use thalweg_wire::frame::{Header, Kind};
+use thalweg_wire::frame::{FrameKind, Header};
 
 const WAYS: [Way; 3] = [Way::Plain, Way::Multiplexed, Way::Shared];
 
@@ -330,7 +330,7 @@ fn what_came_beside_a_wait_is_heard_of_by_the_loop() {
 #[test]
 fn a_cancel_that_ends_a_call_here_is_something_that_a_turn_brought() {
     for way in WAYS {
-        let (endpoint, _peer) = serve(way, |peer| while peer.request().header.kind != Kind::Goodbye {});
+        let (endpoint, _peer) = serve(way, |peer| while peer.request().header.kind != FrameKind::Goodbye {});
         let mut client = Client::connect(&endpoint, options(way)).unwrap();
         client.descriptor().unwrap();
         // Of a plain call that has left nothing more is told to the server, as of one that has not left.
@@ -358,7 +358,7 @@ fn a_deadline_ends_a_call_and_tells_the_server() {
             let second = peer.request();
             peer.end(&first.header, b"late");
             peer.end(&second.header, b"in time");
-            while peer.request().header.kind != Kind::Goodbye {}
+            while peer.request().header.kind != FrameKind::Goodbye {}
         });
         let mut client = Client::connect(&endpoint, options(way)).unwrap();
         let limit = CallOptions { deadline: Some(Duration::from_millis(20)), ..CallOptions::default() };
@@ -386,13 +386,13 @@ fn streams_carry_items_credit_and_cancellation() {
             let request = peer.request();
             assert_eq!(request.header.credit, 2);
             for item in [b"1", b"2"] {
-                peer.send(Header::new(Kind::Item, request.header.id, 0), item);
+                peer.send(Header::new(FrameKind::Item, request.header.id, 0), item);
             }
             let credit = peer.request().header;
-            assert_eq!((credit.kind, credit.id, credit.credit), (Kind::Credit, request.header.id, 5));
-            peer.send(Header::new(Kind::Item, request.header.id, 0), b"3");
+            assert_eq!((credit.kind, credit.id, credit.credit), (FrameKind::Credit, request.header.id, 5));
+            peer.send(Header::new(FrameKind::Item, request.header.id, 0), b"3");
             let cancel = peer.request().header;
-            assert_eq!((cancel.kind, cancel.id), (Kind::Cancel, request.header.id));
+            assert_eq!((cancel.kind, cancel.id), (FrameKind::Cancel, request.header.id));
             peer.fail(&request.header, Fault::Cancelled, "as you wish");
         });
         let mut client = Client::connect(&endpoint, options(way)).unwrap();
@@ -590,7 +590,7 @@ fn a_goodbye_lets_what_began_end_and_takes_nothing_new() {
     for way in [Way::Multiplexed, Way::Shared] {
         let (endpoint, peer) = serve(way, |peer| {
             let request = peer.request();
-            peer.send(Header::new(Kind::Goodbye, 0, 0), b"");
+            peer.send(Header::new(FrameKind::Goodbye, 0, 0), b"");
             peer.end(&request.header, b"still");
         });
         let mut client = Client::connect(&endpoint, options(way)).unwrap();

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use thalweg_service::{Endpoint, Reply, Request, Server, ServerOptions, Wait};
 use thalweg_wire::fault::Fault;
-use thalweg_wire::frame::{Header, Kind, LENGTH_BYTES};
+use thalweg_wire::frame::{FrameKind, Header, LENGTH_BYTES};
 
 /// Holds the server up at each "hold" until it is let go.
 fn holding(options: ServerOptions) -> (Running, Receiver<()>, Sender<()>) {
@@ -47,10 +47,10 @@ fn a_stopped_server_takes_nothing_new_and_answers_what_it_began() {
     plain.send_plain(b"keep");
     let plain_reply = kept.recv().unwrap();
     server.stopper.stop();
-    assert_eq!(idle.receive().kind, Kind::Goodbye);
+    assert_eq!(idle.receive().kind, FrameKind::Goodbye);
     assert!(idle.rest().is_empty(), "who waits for nothing is let go");
     assert!(UnixStream::connect(&server.path).is_err(), "the path is free");
-    assert_eq!(busy.receive().kind, Kind::Goodbye);
+    assert_eq!(busy.receive().kind, FrameKind::Goodbye);
     busy.call(2, b"echo");
     let refused = busy.receive();
     assert_eq!((refused.id, refused.fault), (2, Some(Fault::Draining)));
@@ -82,7 +82,7 @@ fn whatever_a_client_had_sent_before_the_end_is_answered_or_refused() {
     peer.stream.set_nonblocking(true).unwrap();
     let (mut sent, mut room) = (0_u64, true);
     while room {
-        let header = Header { length: 30_000, ..Header::new(Kind::Request, sent + 1, 0) };
+        let header = Header { length: 30_000, ..Header::new(FrameKind::Request, sent + 1, 0) };
         let frame = [&header.encode()[..], &[7; 30_000]].concat();
         // A Unix socket takes a piece of this size whole or not at all.
         room = peer.stream.write(&frame).is_ok_and(|count| count == frame.len());
@@ -94,7 +94,7 @@ fn whatever_a_client_had_sent_before_the_end_is_answered_or_refused() {
     let mut answered = Vec::new();
     while answered.len() < sent as usize + 1 {
         let came = peer.receive();
-        if came.kind == Kind::End {
+        if came.kind == FrameKind::End {
             assert!(came.fault.is_none_or(|fault| fault == Fault::Draining), "{:?}", came.fault);
             answered.push(came.id);
         }
@@ -114,7 +114,7 @@ fn requests_that_waited_for_others_to_end_are_refused_when_those_have_ended() {
         let reply = kept.recv().unwrap();
         (2..8).for_each(|id| peer.call(id, &vec![b'k'; length]));
         server.stopper.stop();
-        assert_eq!(peer.receive().kind, Kind::Goodbye);
+        assert_eq!(peer.receive().kind, FrameKind::Goodbye);
         reply.end(b"one");
         assert_eq!(peer.receive(), end(1, b"one"));
         for id in 2..8 {
@@ -279,7 +279,8 @@ fn a_stopped_server_refuses_what_stands_behind_too_long_a_request() {
     peer.call(3, b"late");
     server.stopper.stop();
     lets_go.send(()).unwrap();
-    let mut ends: Vec<_> = (0..4).map(|_| peer.receive()).filter(|came| came.kind == Kind::End).collect();
+    let mut ends: Vec<_> =
+        (0..4).map(|_| peer.receive()).filter(|came| came.kind == FrameKind::End).collect();
     ends.sort_by_key(|end| end.id);
     let faults: Vec<_> = ends.iter().map(|end| (end.id, end.fault)).collect();
     assert_eq!(faults, [(1, None), (2, Some(Fault::FrameTooLarge)), (3, Some(Fault::Draining))]);

@@ -10,7 +10,7 @@ use std::task::{Wake, Waker};
 use std::time::{Duration, Instant};
 use thalweg_service::{CallOptions, Client, ClientOptions, EventKind, Reply, Request, ServerOptions, Wait};
 use thalweg_wire::fault::Fault;
-use thalweg_wire::frame::{Header, Kind};
+use thalweg_wire::frame::{FrameKind, Header};
 use thalweg_wire::service::Flow;
 
 /// Wakes a thread that waits.
@@ -89,7 +89,7 @@ fn ask(how: u8, total: u32) -> Vec<u8> {
 }
 
 fn item(id: u64, number: u32) -> Received {
-    Received { kind: Kind::Item, id, fault: None, payload: number.to_le_bytes().to_vec() }
+    Received { kind: FrameKind::Item, id, fault: None, payload: number.to_le_bytes().to_vec() }
 }
 
 /// Nothing has come: asked by a call that is answered behind whatever would have.
@@ -137,7 +137,7 @@ fn items_keep_their_order_however_credit_comes() {
     while ended < 3 {
         let came = peer.receive();
         let at = &mut next[came.id as usize];
-        if came.kind == Kind::End {
+        if came.kind == FrameKind::End {
             assert_eq!(came, end(came.id, &TOTAL.to_le_bytes()));
             assert_eq!(*at, TOTAL);
             ended += 1;
@@ -168,7 +168,7 @@ fn a_producer_that_ignores_its_credit_is_ended() {
         assert_eq!(peer.receive().payload, b"more");
     }
     let came = peer.receive();
-    assert_eq!((came.kind, came.fault), (Kind::End, Some(Fault::Overrun)));
+    assert_eq!((came.kind, came.fault), (FrameKind::End, Some(Fault::Overrun)));
     assert_eq!(server.stop().in_flight, 0);
 }
 
@@ -308,7 +308,7 @@ fn streams_that_wait_for_their_turn_hold_no_more_each_time_their_client_takes_so
 fn a_stream_that_begins_while_too_much_is_unsent_waits_like_the_others() {
     let (server, kept) = keeping(ServerOptions { unsent_bytes_max: 4 << 20, ..options() });
     let mut peer = Peer::multiplexed(&server.path);
-    peer.send(Header { credit: 1_000, ..Header::new(Kind::Request, 1, 0) }, b"keep");
+    peer.send(Header { credit: 1_000, ..Header::new(FrameKind::Request, 1, 0) }, b"keep");
     let mut first = kept.recv().unwrap();
     let piece = vec![7; 64 << 10];
     // More than the bound, and what the socket takes beside it.
@@ -321,7 +321,7 @@ fn a_stream_that_begins_while_too_much_is_unsent_waits_like_the_others() {
     let second = kept.recv().unwrap();
     assert_eq!([first.flow(), second.flow()], [Flow::Wait; 2]);
     first.end(b"first");
-    let came = std::iter::repeat_with(|| peer.receive()).find(|came| came.kind == Kind::End).unwrap();
+    let came = std::iter::repeat_with(|| peer.receive()).find(|came| came.kind == FrameKind::End).unwrap();
     assert_eq!(came, end(1, b"first"));
     eventually(|| second.flow() == Flow::Go);
     second.end(b"second");
@@ -357,7 +357,7 @@ fn a_stream_made_while_its_handler_is_called_stops_where_others_do() {
         },
     );
     let mut peer = Peer::multiplexed(&server.path);
-    peer.send(Header { credit: u32::MAX, ..Header::new(Kind::Request, 1, 0) }, b"");
+    peer.send(Header { credit: u32::MAX, ..Header::new(FrameKind::Request, 1, 0) }, b"");
     let here = tells.recv().unwrap() as usize;
     assert!(here <= UNSENT_BYTES / 28 + 1, "{here} items in one go");
     (0..TOTAL).for_each(|number| assert_eq!(peer.receive(), item(1, number)));
@@ -427,7 +427,7 @@ fn a_cancelled_call_ends_its_handler_is_told_and_its_late_answer_is_dropped() {
     bell.wait();
     assert!(reply.is_cancelled());
     assert_eq!(reply.item(b"y"), Flow::Gone);
-    let came = std::iter::repeat_with(|| peer.receive()).find(|came| came.kind == Kind::End).unwrap();
+    let came = std::iter::repeat_with(|| peer.receive()).find(|came| came.kind == FrameKind::End).unwrap();
     assert_eq!((came.id, came.fault), (1, Some(Fault::Cancelled)));
     // The id is free again, and the late answer is not taken for the new call's.
     peer.call(1, b"keep");
@@ -514,7 +514,7 @@ fn requests_in_flight_are_bounded_in_bytes_and_one_always_fits() {
 fn a_call_ends_at_its_deadline_and_its_late_answer_is_dropped() {
     let (server, kept) = keeping(options());
     let mut peer = Peer::multiplexed(&server.path);
-    let with = |id: u64, deadline_ms: u32| Header { deadline_ms, ..Header::new(Kind::Request, id, 0) };
+    let with = |id: u64, deadline_ms: u32| Header { deadline_ms, ..Header::new(FrameKind::Request, id, 0) };
     peer.send(with(3, 3_600_000), b"keep");
     let kept_long = kept.recv().unwrap();
     // In one write, so that both come in the same moment.
@@ -547,8 +547,8 @@ fn a_deadline_that_passed_before_its_handler_began_costs_no_handler() {
     });
     let mut peer = Peer::multiplexed(&server.path);
     // In one write, so that the second waits in the server's own buffer while the first is handled.
-    let slow = Header { length: 4, ..Header::new(Kind::Request, 1, 0) }.encode();
-    let late = Header { length: 4, deadline_ms: 5, ..Header::new(Kind::Request, 2, 0) }.encode();
+    let slow = Header { length: 4, ..Header::new(FrameKind::Request, 1, 0) }.encode();
+    let late = Header { length: 4, deadline_ms: 5, ..Header::new(FrameKind::Request, 2, 0) }.encode();
     let bytes = [&slow[..], b"slow", &late, b"late"].concat();
     std::io::Write::write_all(&mut peer.stream, &bytes).unwrap();
     assert_eq!(peer.receive(), end(1, b""));
@@ -563,8 +563,8 @@ fn a_deadline_runs_while_its_request_waits_for_others_to_end() {
     let (server, kept) = keeping(ServerOptions { in_flight_max: 1, ..options() });
     let mut peer = Peer::multiplexed(&server.path);
     // In one write, so that the second is there when the first begins.
-    let first = Header { length: 4, ..Header::new(Kind::Request, 1, 0) }.encode();
-    let second = Header { length: 4, deadline_ms: 20, ..Header::new(Kind::Request, 2, 0) }.encode();
+    let first = Header { length: 4, ..Header::new(FrameKind::Request, 1, 0) }.encode();
+    let second = Header { length: 4, deadline_ms: 20, ..Header::new(FrameKind::Request, 2, 0) }.encode();
     let bytes = [&first[..], b"keep", &second, b"keep"].concat();
     std::io::Write::write_all(&mut peer.stream, &bytes).unwrap();
     let reply = kept.recv().unwrap();
@@ -574,7 +574,7 @@ fn a_deadline_runs_while_its_request_waits_for_others_to_end() {
     let came = peer.receive();
     assert_eq!((came.id, came.fault), (2, Some(Fault::DeadlineExceeded)));
     // What comes later has a time of its own.
-    let third = Header { deadline_ms: 3_600_000, ..Header::new(Kind::Request, 3, 0) };
+    let third = Header { deadline_ms: 3_600_000, ..Header::new(FrameKind::Request, 3, 0) };
     peer.send(third, b"keep");
     kept.recv().unwrap().end(b"in time");
     assert_eq!(peer.receive(), end(3, b"in time"));
@@ -606,7 +606,7 @@ fn credit_is_heard_at_the_bound_of_calls() {
     while ends < 2 {
         let came = peer.receive();
         match came.kind {
-            Kind::Item => {
+            FrameKind::Item => {
                 items += 1;
                 peer.grant(came.id, 1);
             }
@@ -623,7 +623,7 @@ fn credit_and_cancels_are_heard_behind_requests_that_wait() {
     (0..2).for_each(|id| peer.call(id, &ask(b't', 50)));
     // These wait until one of the streams ends, and the streams for what is said behind them.
     (2..30).for_each(|id| peer.call(id, &ask(b't', 0)));
-    assert_eq!([peer.receive().kind, peer.receive().kind], [Kind::Item, Kind::Item]);
+    assert_eq!([peer.receive().kind, peer.receive().kind], [FrameKind::Item, FrameKind::Item]);
     peer.cancel(1);
     let cancelled = peer.receive();
     assert_eq!((cancelled.id, cancelled.fault), (1, Some(Fault::Cancelled)));
@@ -634,7 +634,7 @@ fn credit_and_cancels_are_heard_behind_requests_that_wait() {
     while ends.len() < 29 {
         let came = peer.receive();
         match came.kind {
-            Kind::Item => assert_eq!(came.id, 0),
+            FrameKind::Item => assert_eq!(came.id, 0),
             _ => ends.push(came.id),
         }
     }
@@ -758,7 +758,8 @@ fn a_connection_that_waits_is_read_from_no_further_than_it_may() {
     let first = kept.recv().unwrap();
     peer.stream.set_nonblocking(true).unwrap();
     let frame =
-        [&Header { length: 1_000, ..Header::new(Kind::Request, 1, 0) }.encode()[..], &[7; 1_000]].concat();
+        [&Header { length: 1_000, ..Header::new(FrameKind::Request, 1, 0) }.encode()[..], &[7; 1_000]]
+            .concat();
     let (mut sent, mut refusals) = (0, 0);
     while refusals < 20 {
         match std::io::Write::write(&mut peer.stream, &frame[sent % frame.len()..]) {

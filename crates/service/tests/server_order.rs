@@ -10,7 +10,7 @@ use std::io::Write;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex};
 use thalweg_service::{Handler, Reply, Request};
-use thalweg_wire::frame::{Header, Kind};
+use thalweg_wire::frame::{FrameKind, Header};
 
 const REQUESTS: u8 = 16;
 const WORKERS: usize = 8;
@@ -161,7 +161,7 @@ proptest! {
             if is_plain {
                 bytes.extend_from_slice(&length.to_le_bytes());
             } else {
-                bytes.extend_from_slice(&Header::new(Kind::Request, n as u64, length).encode());
+                bytes.extend_from_slice(&Header::new(FrameKind::Request, n as u64, length).encode());
             }
             bytes.push(u8::from(*later));
             bytes.extend_from_slice(payload);
@@ -181,7 +181,7 @@ proptest! {
                 (n, peer.receive_plain())
             } else {
                 let came = peer.receive();
-                prop_assert_eq!((came.kind, came.fault), (Kind::End, None));
+                prop_assert_eq!((came.kind, came.fault), (FrameKind::End, None));
                 (came.id as usize, came.payload)
             };
             prop_assert!(!std::mem::replace(&mut seen[id], true));

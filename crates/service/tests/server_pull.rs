@@ -10,7 +10,7 @@ use thalweg_service::{
 };
 use thalweg_sys::epoll::wait_readable;
 use thalweg_wire::fault::Fault;
-use thalweg_wire::frame::{Header, Kind};
+use thalweg_wire::frame::{FrameKind, Header};
 
 struct Embedded {
     server: Server,
@@ -105,7 +105,7 @@ fn what_is_cancelled_or_overdue_before_it_is_asked_for_is_not_handed_out() {
     let mut peer = greeted(&mut embedded);
     peer.call(1, b"cancelled");
     peer.cancel(1);
-    peer.send(Header { deadline_ms: 1, ..Header::new(Kind::Request, 2, 0) }, b"overdue");
+    peer.send(Header { deadline_ms: 1, ..Header::new(FrameKind::Request, 2, 0) }, b"overdue");
     peer.call(3, b"wanted");
     let mut turns = 0;
     while embedded.server.statistics().answers < 3 {
@@ -214,7 +214,7 @@ fn a_stop_is_taken_in_turns_too() {
     while !embedded.server.is_stopped() {
         embedded.round(|_| panic!("nobody asked"));
     }
-    assert_eq!(peer.receive().kind, Kind::Goodbye);
+    assert_eq!(peer.receive().kind, FrameKind::Goodbye);
     assert_eq!(peer.receive(), end(1, b"answer"));
     assert!(peer.rest().is_empty());
 }
@@ -236,7 +236,7 @@ fn a_drain_that_ends_with_the_answers_behind_a_turn_is_told() {
     // A loop that asks behind turns has one to take; behind that there is nothing more.
     embedded.round(|_| panic!("nobody asked"));
     assert!(embedded.server.is_stopped() && embedded.is_quiet());
-    assert_eq!(peer.receive().kind, Kind::Goodbye);
+    assert_eq!(peer.receive().kind, FrameKind::Goodbye);
     assert_eq!(peer.receive(), end(1, b"answer"));
     assert!(peer.rest().is_empty());
 }

@@ -122,7 +122,7 @@ fn a_socket_may_go_over_to_shared_memory_or_not() {
 fn a_client_that_asks_for_rings_and_sends_before_the_welcome_gets_none() {
     let server = Running::with(options(), "test.sock", echo);
     let mut peer = Peer::plain(&server.path);
-    let request = thalweg_wire::frame::Header::new(thalweg_wire::frame::Kind::Request, 1, 1).encode();
+    let request = thalweg_wire::frame::Header::new(thalweg_wire::frame::FrameKind::Request, 1, 1).encode();
     let bytes = [&Hello { shared: true, ..hello() }.encode()[..], &request, b"a"].concat();
     std::io::Write::write_all(&mut peer.stream, &bytes).unwrap();
     let mut welcome = [0; thalweg_wire::frame::HELLO_BYTES];

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Wake, Waker};
 use thalweg_service::{ClientId, Handler, Reply, Request, ServerOptions};
 use thalweg_wire::fault::Fault;
-use thalweg_wire::frame::{HELLO_BYTES, Header, Hello, Kind, Welcome};
+use thalweg_wire::frame::{FrameKind, HELLO_BYTES, Header, Hello, Welcome};
 use thalweg_wire::service::{Flow, error_frame};
 
 fn echo(request: Request<'_>, reply: Reply) {
@@ -24,7 +24,7 @@ fn error(message: &str) -> Vec<u8> {
 }
 
 fn is_fault(came: &Received, id: u64, fault: Fault) {
-    assert_eq!((came.kind, came.id, came.fault), (Kind::End, id, Some(fault)));
+    assert_eq!((came.kind, came.id, came.fault), (FrameKind::End, id, Some(fault)));
 }
 
 #[test]
@@ -127,17 +127,17 @@ fn a_panic_of_what_is_told_of_something_ends_nothing() {
     let mut peer = Peer::multiplexed(&server.path);
     let still_serves = |peer: &mut Peer, id| {
         peer.call(id, b"fine");
-        let came = std::iter::from_fn(|| Some(peer.receive())).find(|came| came.kind == Kind::End);
+        let came = std::iter::from_fn(|| Some(peer.receive())).find(|came| came.kind == FrameKind::End);
         assert_eq!(came, Some(end(id, b"fine")));
     };
     notifier.recv().unwrap().notify();
     still_serves(&mut peer, 1);
     peer.call(2, b"keep");
-    peer.send(Header::new(Kind::Cancel, 2, 0), b"");
+    peer.send(Header::new(FrameKind::Cancel, 2, 0), b"");
     is_fault(&peer.receive(), 2, Fault::Cancelled);
     still_serves(&mut peer, 3);
     peer.call(4, b"wait for credit");
-    peer.send(Header { credit: 2, ..Header::new(Kind::Credit, 4, 0) }, b"");
+    peer.send(Header { credit: 2, ..Header::new(FrameKind::Credit, 4, 0) }, b"");
     still_serves(&mut peer, 5);
     drop(peer);
     let mut successor = Peer::multiplexed(&server.path);
@@ -284,7 +284,7 @@ fn bytes_that_are_no_frames_end_the_connection_with_a_reason() {
     let server = Running::new(echo);
     let mut peer = Peer::multiplexed(&server.path);
     peer.call(1, b"a");
-    peer.send(Header::new(Kind::Goodbye, 9, 0), b"");
+    peer.send(Header::new(FrameKind::Goodbye, 9, 0), b"");
     assert_eq!(peer.receive(), end(1, b"a"));
     is_fault(&peer.receive(), 9, Fault::BadFrame);
     assert!(peer.rest().is_empty());
@@ -519,7 +519,7 @@ fn every_request_that_was_taken_is_counted_and_so_is_its_end() {
     eventually(|| left.is_cancelled());
     drop((cancelled, left));
     let mut wrong = Peer::multiplexed(&server.path);
-    wrong.send(Header::new(Kind::Item, 4, 0), b"no request");
+    wrong.send(Header::new(FrameKind::Item, 4, 0), b"no request");
     is_fault(&wrong.receive(), 4, Fault::BadFrame);
     let statistics = server.stop();
     assert_eq!((statistics.requests, statistics.answers, statistics.in_flight), (2, 2, 0));
@@ -532,7 +532,7 @@ fn a_client_that_never_reads_what_it_is_refused_is_not_read_from_either() {
     let server = Running::with(options, "test.sock", echo);
     for plain in [true, false] {
         let mut peer = if plain { Peer::plain(&server.path) } else { Peer::multiplexed(&server.path) };
-        let mut frame = Header::new(Kind::Request, 5, 9).encode().to_vec();
+        let mut frame = Header::new(FrameKind::Request, 5, 9).encode().to_vec();
         if plain {
             frame = 9_u32.to_le_bytes().to_vec();
         }

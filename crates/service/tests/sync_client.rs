@@ -6,7 +6,7 @@ mod peer;
 use peer::{Way, echo, options, serve};
 use thalweg_service::{CallOptions, SyncClient};
 use thalweg_wire::fault::Fault;
-use thalweg_wire::frame::{Header, Kind};
+use thalweg_wire::frame::{FrameKind, Header};
 use thalweg_wire::service::Call;
 
 #[test]
@@ -31,19 +31,19 @@ fn a_stream_is_read_under_credit_and_one_that_is_left_is_cancelled() {
             for item in 0..100_u32 {
                 while credit == 0 {
                     let granted = peer.request().header;
-                    assert_eq!((granted.kind, granted.id), (Kind::Credit, request.id));
+                    assert_eq!((granted.kind, granted.id), (FrameKind::Credit, request.id));
                     credit += granted.credit;
                 }
                 credit -= 1;
-                peer.send(Header::new(Kind::Item, request.id, 0), &item.to_le_bytes());
+                peer.send(Header::new(FrameKind::Item, request.id, 0), &item.to_le_bytes());
             }
             let cancel = loop {
                 let told = peer.request().header;
-                if told.kind != Kind::Credit {
+                if told.kind != FrameKind::Credit {
                     break told;
                 }
             };
-            assert_eq!((cancel.kind, cancel.id), (Kind::Cancel, request.id));
+            assert_eq!((cancel.kind, cancel.id), (FrameKind::Cancel, request.id));
             let next = peer.request();
             peer.fail(&request, Fault::Cancelled, "");
             peer.end(&next.header, b"next");
@@ -65,9 +65,9 @@ fn a_stream_that_is_left_is_cancelled_without_another_call() {
     for way in [Way::Multiplexed, Way::Shared] {
         let (endpoint, peer) = serve(way, |peer| {
             let request = peer.request().header;
-            peer.send(Header::new(Kind::Item, request.id, 0), b"item");
+            peer.send(Header::new(FrameKind::Item, request.id, 0), b"item");
             let told = peer.request().header;
-            assert_eq!((told.kind, told.id), (Kind::Cancel, request.id));
+            assert_eq!((told.kind, told.id), (FrameKind::Cancel, request.id));
         });
         let mut client = SyncClient::connect(&endpoint, options(way)).unwrap();
         client.send(b"count").unwrap();
@@ -87,11 +87,11 @@ fn a_stream_gives_credit_by_what_it_was_given_itself_whatever_further_calls_are_
         for item in 0..ITEMS {
             while credit == 0 {
                 let told = peer.request().header;
-                assert_eq!(told.kind, Kind::Credit, "it waits for items, and gives nothing for them");
+                assert_eq!(told.kind, FrameKind::Credit, "it waits for items, and gives nothing for them");
                 credit += told.credit;
             }
             credit -= 1;
-            peer.send(Header::new(Kind::Item, request.id, 0), &item.to_le_bytes());
+            peer.send(Header::new(FrameKind::Item, request.id, 0), &item.to_le_bytes());
         }
     });
     let mut client = SyncClient::connect(&endpoint, options(Way::Multiplexed)).unwrap();

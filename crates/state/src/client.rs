@@ -54,7 +54,7 @@ impl<E> From<CallError<E>> for Error<E> {
 }
 
 /// What a session's methods answer.
-pub type Said<T, C> = Result<T, Error<<C as Call>::Error>>;
+pub type SessionResult<T, C> = Result<T, Error<<C as Call>::Error>>;
 
 /// Writes that nobody else sees until they are committed, and that can be taken back, in a state that is
 /// served.
@@ -86,7 +86,7 @@ impl<C: Call> Session<C> {
     ///
     /// # Errors
     /// [`Word::NoFork`], [`Word::SessionsFull`], [`Word::BadLease`]; there was no answer.
-    pub fn open(call: C, fork: &str, lease: Option<Duration>) -> Said<Self, C> {
+    pub fn open(call: C, fork: &str, lease: Option<Duration>) -> SessionResult<Self, C> {
         let mut state = StateClient::new(call);
         let lease_ms = lease.map(|lease| u32::try_from(lease.as_millis()).unwrap_or(u32::MAX));
         let opened = state.open(&StateOpen { fork: fork.into(), lease_ms })?;
@@ -99,7 +99,7 @@ impl<C: Call> Session<C> {
     ///
     /// # Errors
     /// [`Word::SessionLost`], [`Word::SessionExpired`]: what was not committed is gone. There was no answer.
-    pub fn rejoin(call: C, token: &str) -> Said<(Self, bool), C> {
+    pub fn rejoin(call: C, token: &str) -> SessionResult<(Self, bool), C> {
         let mut state = StateClient::new(call);
         let joined = state.rejoin(&StateRejoin { session: token.into() })?;
         let (pending, lease) = (joined.pending, lease_of(joined.lease_ms));
@@ -127,7 +127,7 @@ impl<C: Call> Session<C> {
     ///
     /// # Errors
     /// Those of [`Session::commit`].
-    pub fn snapshot(&mut self) -> Said<u64, C> {
+    pub fn snapshot(&mut self) -> SessionResult<u64, C> {
         Ok(self.state.snapshot(&StateSnapshot { session: (&*self.token).into() })?.offset)
     }
 
@@ -138,7 +138,7 @@ impl<C: Call> Session<C> {
     /// # Errors
     /// [`Word::Conflict`]: others committed meanwhile, roll back and do it again. [`Word::SessionLost`],
     /// [`Word::SessionExpired`]; what the log says; there was no answer: then ask again, it commits once.
-    pub fn commit(&mut self) -> Said<u64, C> {
+    pub fn commit(&mut self) -> SessionResult<u64, C> {
         Ok(self.state.commit(&StateCommit { session: (&*self.token).into() })?.offset)
     }
 
@@ -146,7 +146,7 @@ impl<C: Call> Session<C> {
     ///
     /// # Errors
     /// [`Word::NoSnapshot`], [`Word::SessionLost`], [`Word::SessionExpired`]; there was no answer.
-    pub fn rollback(&mut self) -> Said<(), C> {
+    pub fn rollback(&mut self) -> SessionResult<(), C> {
         self.state.rollback(&StateRollback { session: (&*self.token).into() })?;
         Ok(())
     }
@@ -155,7 +155,7 @@ impl<C: Call> Session<C> {
     ///
     /// # Errors
     /// The session has ended; there was no answer.
-    pub fn get(&mut self, key: &str) -> Said<Option<Cow<'_, [u8]>>, C> {
+    pub fn get(&mut self, key: &str) -> SessionResult<Option<Cow<'_, [u8]>>, C> {
         let request = StateGet { place: (&*self.token).into(), key: key.into(), view: None };
         Ok(self.state.get(&request)?.value)
     }
@@ -165,7 +165,7 @@ impl<C: Call> Session<C> {
     /// # Errors
     /// [`Word::BadKey`], [`Word::TooMuch`], [`Word::SessionsFull`]; the session has ended; there was no
     /// answer.
-    pub fn put(&mut self, key: &str, value: &[u8]) -> Said<(), C> {
+    pub fn put(&mut self, key: &str, value: &[u8]) -> SessionResult<(), C> {
         let request = StatePut { place: (&*self.token).into(), key: key.into(), value: value.into() };
         self.state.put(&request)?;
         Ok(())
@@ -175,7 +175,7 @@ impl<C: Call> Session<C> {
     ///
     /// # Errors
     /// Those of [`Session::put`].
-    pub fn remove(&mut self, key: &str) -> Said<(), C> {
+    pub fn remove(&mut self, key: &str) -> SessionResult<(), C> {
         self.state.remove(&StateRemove { place: (&*self.token).into(), key: key.into() })?;
         Ok(())
     }
@@ -187,7 +187,7 @@ impl<C: Call> Session<C> {
     pub fn write<'a>(
         &mut self,
         changes: impl IntoIterator<Item = (&'a str, Option<&'a [u8]>)>,
-    ) -> Said<(), C> {
+    ) -> SessionResult<(), C> {
         let change = |(key, value): (&'a str, Option<&'a [u8]>)| Change {
             key: key.into(),
             value: value.map(Cow::from),
@@ -206,7 +206,7 @@ impl<C: Call> Session<C> {
         &mut self,
         start: Option<&str>,
         limit: Option<u32>,
-    ) -> Said<(Vec<Entry<'_>>, Option<Cow<'_, str>>), C> {
+    ) -> SessionResult<(Vec<Entry<'_>>, Option<Cow<'_, str>>), C> {
         let place = (&*self.token).into();
         let request = StateScan { place, start: start.map(Cow::from), limit, view: None };
         let page = self.state.scan(&request)?;
@@ -217,7 +217,7 @@ impl<C: Call> Session<C> {
     ///
     /// # Errors
     /// The session has ended; there was no answer.
-    pub fn root(&mut self) -> Said<[u8; 32], C> {
+    pub fn root(&mut self) -> SessionResult<[u8; 32], C> {
         let request = StateRoot { place: (&*self.token).into(), view: None };
         Ok(self.state.root(&request)?.root)
     }
@@ -226,7 +226,7 @@ impl<C: Call> Session<C> {
     ///
     /// # Errors
     /// The session has ended already; there was no answer.
-    pub fn close(mut self) -> Said<(), C> {
+    pub fn close(mut self) -> SessionResult<(), C> {
         self.state.close(&StateClose { session: (&*self.token).into() })?;
         Ok(())
     }

@@ -10,14 +10,14 @@ use crate::fork::Fork;
 use parking_lot::{Mutex, RwLock};
 use std::sync::{Arc, Weak};
 use thalweg_log::{CommitError, Durability, LogId, Position, Store, Watch, WatcherId};
-use thalweg_queue::{ByTicket, Stands};
+use thalweg_queue::{Admission, ByTicket};
 use thalweg_sync::contain::contain;
 
 /// Called once what it waits for is durable, or can no longer become so.
 type Callback = Box<dyn FnOnce(Result<(), CommitError>) + Send>;
 
 /// Is told what becomes durable, after the state has taken note of it. Must not block.
-pub trait Listen: Send + Sync {
+pub trait DurabilityListener: Send + Sync {
     /// Every receipt with a ticket up to this one is durable, and what it wrote is committed.
     fn complete(&self, up_to: Position);
     /// The store failed: what becomes of receipts that are not complete is not known, and nothing follows.
@@ -32,7 +32,7 @@ pub(crate) struct Durable {
     /// Forks with commits on their way. The waiters hear of a failure, not this list.
     under_way: Mutex<ByTicket<Arc<Fork>>>,
     waiting: Mutex<ByTicket<Callback>>,
-    listeners: RwLock<Vec<Weak<dyn Listen>>>,
+    listeners: RwLock<Vec<Weak<dyn DurabilityListener>>>,
 }
 
 impl Durable {
@@ -76,8 +76,8 @@ impl Durable {
         let stands = under_way.wait(ticket, fork);
         let before = match &stands {
             // It was announced before this thread noted it.
-            Stands::Complete(fork) => fork.complete(ticket),
-            Stands::Waits | Stands::Failed(_) => Vec::new(),
+            Admission::Complete(fork) => fork.complete(ticket),
+            Admission::Waits | Admission::Failed(_) => Vec::new(),
         };
         drop(under_way);
         drop((before, stands));
@@ -98,19 +98,19 @@ impl Durable {
         // Checked under the lock, which the announcing thread takes after it has advanced the views.
         let (stands, error) = match self.is(ticket) {
             Ok(false) => (waiting.wait(ticket, callback), None),
-            Ok(true) => (Stands::Complete(callback), None),
-            Err(error) => (Stands::Failed(callback), Some(error)),
+            Ok(true) => (Admission::Complete(callback), None),
+            Err(error) => (Admission::Failed(callback), Some(error)),
         };
         drop(waiting);
         match stands {
-            Stands::Waits => {}
-            Stands::Complete(callback) => callback(Ok(())),
-            Stands::Failed(callback) => callback(Err(error.unwrap_or_else(unknown))),
+            Admission::Waits => {}
+            Admission::Complete(callback) => callback(Ok(())),
+            Admission::Failed(callback) => callback(Err(error.unwrap_or_else(unknown))),
         }
     }
 
     /// Tells `listener` for as long as it is there.
-    pub(crate) fn listen(&self, listener: Weak<dyn Listen>) {
+    pub(crate) fn listen(&self, listener: Weak<dyn DurabilityListener>) {
         let mut listeners = self.listeners.write();
         listeners.retain(|listener| listener.strong_count() > 0);
         listeners.push(listener);
@@ -139,7 +139,7 @@ impl Durable {
         drop(before);
     }
 
-    fn tell(&self, say: impl Fn(&dyn Listen)) {
+    fn tell(&self, say: impl Fn(&dyn DurabilityListener)) {
         self.listeners.read().iter().filter_map(Weak::upgrade).for_each(|listener| say(&*listener));
     }
 }

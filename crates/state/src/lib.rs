@@ -68,7 +68,7 @@ mod word;
 
 pub use changes::{Change, Changes};
 pub use digest::{Digest, Root};
-pub use durable::Listen;
+pub use durable::DurabilityListener;
 pub use error::Error;
 pub use fork::View;
 pub use generated::types::SCHEMA_HASH;

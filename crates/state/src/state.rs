@@ -3,7 +3,7 @@
 use crate::background_drop::BackgroundDrop;
 use crate::changes::{Changes, EachChange};
 use crate::digest::Root;
-use crate::durable::{Durable, Listen};
+use crate::durable::{DurabilityListener, Durable};
 use crate::error::Error;
 use crate::fork::{Fork, Moment, Place, View};
 use crate::images::Images;
@@ -351,7 +351,7 @@ impl State {
     }
 
     /// Tells `listener` what becomes durable, for as long as it is there.
-    pub fn listen(&self, listener: Weak<dyn Listen>) {
+    pub fn listen(&self, listener: Weak<dyn DurabilityListener>) {
         self.shared.durable.listen(listener);
     }
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 /// Why a sleep ended, or did not begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Slept {
+pub enum SleepOutcome {
     /// Somebody woke us, or a signal did.
     Woken,
     /// The word was not what the caller expected: no sleep.
@@ -26,7 +26,7 @@ pub enum Slept {
 ///
 /// # Panics
 /// When the word lies outside the map or is not aligned.
-pub fn wait(map: &Map, position: usize, expected: u32, timeout: Option<Duration>) -> Slept {
+pub fn wait(map: &Map, position: usize, expected: u32, timeout: Option<Duration>) -> SleepOutcome {
     let word = address(map, position);
     let limit = timeout.map(timespec);
     let limit = limit.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
@@ -35,13 +35,13 @@ pub fn wait(map: &Map, position: usize, expected: u32, timeout: Option<Duration>
     let answer =
         unsafe { libc::syscall(libc::SYS_futex, word, libc::FUTEX_WAIT | scope(map), expected, limit) };
     if answer == 0 {
-        return Slept::Woken;
+        return SleepOutcome::Woken;
     }
     match std::io::Error::last_os_error().raw_os_error() {
-        Some(libc::EAGAIN) => Slept::Differed,
-        Some(libc::ETIMEDOUT) => Slept::TimedOut,
+        Some(libc::EAGAIN) => SleepOutcome::Differed,
+        Some(libc::ETIMEDOUT) => SleepOutcome::TimedOut,
         // A signal, or a fault that no valid map raises: the sleeper looks at the word again in any case.
-        _ => Slept::Woken,
+        _ => SleepOutcome::Woken,
     }
 }
 
@@ -98,7 +98,7 @@ mod tests {
     fn a_word_that_differs_puts_nobody_to_sleep() {
         let map = Map::anonymous(4096).unwrap();
         put(&map, 64, 7);
-        assert_eq!(wait(&map, 64, 6, None), Slept::Differed);
+        assert_eq!(wait(&map, 64, 6, None), SleepOutcome::Differed);
     }
 
     #[test]
@@ -106,9 +106,9 @@ mod tests {
         let (_directory, [file, _]) = file_maps();
         for map in [&file, &Map::anonymous(4096).unwrap()] {
             let began_ns = monotonic_ns();
-            assert_eq!(wait(map, 4, 0, Some(Duration::from_millis(15))), Slept::TimedOut);
+            assert_eq!(wait(map, 4, 0, Some(Duration::from_millis(15))), SleepOutcome::TimedOut);
             assert!(monotonic_ns() - began_ns >= 15_000_000);
-            assert_eq!(wait(map, 4, 0, Some(Duration::ZERO)), Slept::TimedOut);
+            assert_eq!(wait(map, 4, 0, Some(Duration::ZERO)), SleepOutcome::TimedOut);
         }
     }
 
@@ -123,7 +123,7 @@ mod tests {
                 woken += wake_all(&ours, 128);
                 std::thread::yield_now();
             }
-            sleepers.into_iter().for_each(|sleeper| assert_eq!(sleeper.join().unwrap(), Slept::Woken));
+            sleepers.into_iter().for_each(|sleeper| assert_eq!(sleeper.join().unwrap(), SleepOutcome::Woken));
         });
         assert_eq!(wake_all(&ours, 128), 0);
     }
@@ -136,7 +136,7 @@ mod tests {
             while wake_all(&map, 0) == 0 {
                 std::thread::yield_now();
             }
-            assert_eq!(sleeper.join().unwrap(), Slept::Woken);
+            assert_eq!(sleeper.join().unwrap(), SleepOutcome::Woken);
         });
     }
 

@@ -14,7 +14,9 @@ use std::time::Instant;
 use thalweg_sync::words::Words;
 use thalweg_sys::disk::Map;
 use thalweg_sys::{process, socket};
-use thalweg_transport::{PeerWait, RING_BYTES_DEFAULT, Read, SharedEnd, Waited, Wanted, Written, ring_bell};
+use thalweg_transport::{
+    PeerWait, RING_BYTES_DEFAULT, Read, SharedEnd, WaitOutcome, Wanted, Written, ring_bell,
+};
 
 type Outcome<T = ()> = Result<T, Box<dyn Error + Send + Sync>>;
 
@@ -39,7 +41,7 @@ impl Side {
     /// Whether the peer is still there.
     fn wait(&mut self, wanted: Wanted) -> Outcome<bool> {
         let (end, socket, spin) = (&mut self.end, self.socket.as_fd(), self.spin);
-        Ok(PeerWait { end, socket, wanted, deadline: None, spin }.wait()? != Waited::Ended)
+        Ok(PeerWait { end, socket, wanted, deadline: None, spin }.wait()? != WaitOutcome::Ended)
     }
 
     fn write_all(&mut self, bytes: &[u8]) -> Outcome {

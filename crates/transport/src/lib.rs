@@ -24,7 +24,7 @@ mod unsent;
 pub use acceptor::{Accepted, Acceptor};
 pub use endpoint::{Endpoint, UnknownEndpoint};
 pub use listener::{BoundPath, Listener};
-pub use peer_wait::{PeerWait, Waited};
+pub use peer_wait::{PeerWait, WaitOutcome};
 pub use shared::{
     Heard, RING_BYTES_DEFAULT, SharedEnd, drain_bell, receive_with_descriptor, ring_bell,
     send_with_descriptor,

@@ -21,7 +21,7 @@ const YIELDS: usize = 2;
 
 /// Why a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Waited {
+pub enum WaitOutcome {
     /// There is what was wanted.
     Ready,
     /// A signal came, or one that came may have gone unnoticed; the caller may look at it and wait on.
@@ -55,9 +55,9 @@ impl PeerWait<'_> {
     ///
     /// # Errors
     /// What the kernel says of a broken socket. A peer that is gone is no error.
-    pub fn wait(mut self) -> io::Result<Waited> {
+    pub fn wait(mut self) -> io::Result<WaitOutcome> {
         match self.look() {
-            None => Ok(Waited::Ready),
+            None => Ok(WaitOutcome::Ready),
             Some(began_ns) => self.sleep(began_ns),
         }
     }
@@ -104,7 +104,7 @@ impl PeerWait<'_> {
     ///
     /// # Errors
     /// As of [`PeerWait::wait`].
-    pub fn sleep(&mut self, began_ns: u64) -> io::Result<Waited> {
+    pub fn sleep(&mut self, began_ns: u64) -> io::Result<WaitOutcome> {
         let waited = self.sleeps();
         self.end.pace.record(clock::monotonic_ns().saturating_sub(began_ns));
         waited
@@ -145,11 +145,11 @@ impl PeerWait<'_> {
     }
 
     /// Sleeps until a bell rings for what is wanted.
-    fn sleeps(&mut self) -> io::Result<Waited> {
+    fn sleeps(&mut self) -> io::Result<WaitOutcome> {
         let began = Instant::now();
         loop {
             if !self.end.prepare_to_sleep(self.wanted) {
-                return Ok(Waited::Ready);
+                return Ok(WaitOutcome::Ready);
             }
             let left = self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
             let slept = bell::listen(self.socket, Some(left.unwrap_or(SLEEP_MAX).min(SLEEP_MAX)));
@@ -157,15 +157,15 @@ impl PeerWait<'_> {
             slept?;
             let heard = bell::drain(self.socket)?;
             if self.is_over() {
-                return Ok(Waited::Ready);
+                return Ok(WaitOutcome::Ready);
             }
             match heard {
-                Heard::End => return Ok(Waited::Ended),
+                Heard::End => return Ok(WaitOutcome::Ended),
                 // Also of a peer that rings for nothing.
-                _ if left == Some(Duration::ZERO) => return Ok(Waited::TimedOut),
-                Heard::Nothing if !self.is_late() => return Ok(Waited::Interrupted),
+                _ if left == Some(Duration::ZERO) => return Ok(WaitOutcome::TimedOut),
+                Heard::Nothing if !self.is_late() => return Ok(WaitOutcome::Interrupted),
                 // A peer that rings for nothing keeps no signal from being noticed.
-                Heard::Bells if began.elapsed() >= SLEEP_MAX => return Ok(Waited::Interrupted),
+                Heard::Bells if began.elapsed() >= SLEEP_MAX => return Ok(WaitOutcome::Interrupted),
                 Heard::Bells | Heard::Nothing => {}
             }
         }
@@ -186,7 +186,7 @@ mod tests {
         [(ours, here), (theirs, there)]
     }
 
-    fn wait((end, socket): &mut (SharedEnd, OwnedFd), wanted: Wanted, most: Duration) -> Waited {
+    fn wait((end, socket): &mut (SharedEnd, OwnedFd), wanted: Wanted, most: Duration) -> WaitOutcome {
         let deadline = Instant::now().checked_add(most);
         PeerWait { end, socket: socket.as_fd(), wanted, deadline, spin: false }.wait().unwrap()
     }
@@ -196,13 +196,13 @@ mod tests {
         let [mut ours, theirs] = sides();
         for most in [Duration::ZERO, Duration::from_millis(3)] {
             let began = Instant::now();
-            assert_eq!(wait(&mut ours, Wanted::Bytes, most), Waited::TimedOut);
+            assert_eq!(wait(&mut ours, Wanted::Bytes, most), WaitOutcome::TimedOut);
             assert!(began.elapsed() >= most);
         }
         (0..100).for_each(|_| bell::ring(theirs.1.as_fd()).unwrap());
         assert_eq!(
             wait(&mut ours, Wanted::Bytes, Duration::from_millis(3)),
-            Waited::TimedOut,
+            WaitOutcome::TimedOut,
             "bells for nothing"
         );
     }
@@ -220,16 +220,16 @@ mod tests {
             let wait = PeerWait { end, socket, wanted: Wanted::Bytes, deadline: None, spin: false };
             let _ = over.send(wait.wait().unwrap());
         });
-        assert_eq!(told.recv_timeout(60 * SLEEP_MAX), Ok(Waited::Interrupted));
+        assert_eq!(told.recv_timeout(60 * SLEEP_MAX), Ok(WaitOutcome::Interrupted));
     }
 
     #[test]
     fn a_full_ring_is_waited_for_and_an_empty_one_is_room() {
         let [mut ours, mut theirs] = sides();
-        assert_eq!(wait(&mut ours, Wanted::BytesOrSpace, Duration::MAX), Waited::Ready);
+        assert_eq!(wait(&mut ours, Wanted::BytesOrSpace, Duration::MAX), WaitOutcome::Ready);
         ours.0.write_gathered(&[IoSlice::new(&[1; 5000])]).unwrap();
-        assert_eq!(wait(&mut ours, Wanted::BytesOrSpace, Duration::ZERO), Waited::TimedOut);
-        assert_eq!(wait(&mut theirs, Wanted::Bytes, Duration::MAX), Waited::Ready);
+        assert_eq!(wait(&mut ours, Wanted::BytesOrSpace, Duration::ZERO), WaitOutcome::TimedOut);
+        assert_eq!(wait(&mut theirs, Wanted::Bytes, Duration::MAX), WaitOutcome::Ready);
     }
 
     /// What a peer wrote before it died is there to be read, though nobody rang for it.
@@ -238,11 +238,11 @@ mod tests {
         let [mut ours, mut theirs] = sides();
         theirs.0.write_gathered(&[IoSlice::new(b"last words")]).unwrap();
         drop(theirs);
-        assert_eq!(wait(&mut ours, Wanted::Bytes, Duration::MAX), Waited::Ready);
+        assert_eq!(wait(&mut ours, Wanted::Bytes, Duration::MAX), WaitOutcome::Ready);
         let mut heard = Vec::with_capacity(64);
         ours.0.read(&mut heard).unwrap();
         assert_eq!(heard, b"last words");
-        assert_eq!(wait(&mut ours, Wanted::Bytes, Duration::MAX), Waited::Ended);
+        assert_eq!(wait(&mut ours, Wanted::Bytes, Duration::MAX), WaitOutcome::Ended);
     }
 
     #[test]
@@ -250,7 +250,7 @@ mod tests {
         let [mut ours, mut theirs] = sides();
         assert!(theirs.0.prepare_to_sleep(Wanted::Bytes));
         ours.0.write_gathered(&[IoSlice::new(b"x")]).unwrap();
-        assert_eq!(wait(&mut ours, Wanted::Bytes, Duration::ZERO), Waited::TimedOut);
+        assert_eq!(wait(&mut ours, Wanted::Bytes, Duration::ZERO), WaitOutcome::TimedOut);
         assert_eq!(bell::drain(theirs.1.as_fd()).unwrap(), Heard::Bells);
     }
 }

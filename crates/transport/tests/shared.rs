@@ -12,7 +12,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use thalweg_sys::{epoll, socket};
 use thalweg_transport::{
-    Acceptor, Listener, PeerWait, Read, SharedEnd, Waited, Wanted, Written, receive_with_descriptor,
+    Acceptor, Listener, PeerWait, Read, SharedEnd, WaitOutcome, Wanted, Written, receive_with_descriptor,
     ring_bell, same_user, send_with_descriptor,
 };
 
@@ -38,12 +38,12 @@ impl Side {
         Side { end, socket, spin, inbox: Vec::with_capacity(3000), outbox: Vec::new() }
     }
 
-    fn wait(&mut self) -> Waited {
+    fn wait(&mut self) -> WaitOutcome {
         let (end, socket, spin) = (&mut self.end, self.socket.as_fd(), self.spin);
         let wanted = Wanted::beside_unsent(!self.outbox.is_empty());
         let deadline = Some(Instant::now() + STANDSTILL);
         let waited = PeerWait { end, socket, wanted, deadline, spin }.wait().unwrap();
-        assert_ne!(waited, Waited::TimedOut, "somebody was not woken");
+        assert_ne!(waited, WaitOutcome::TimedOut, "somebody was not woken");
         waited
     }
 
@@ -58,7 +58,7 @@ impl Side {
         if self.end.bell_wanted() {
             let _ = ring_bell(self.socket.as_fd());
         }
-        written > 0 || matches!(read, Read::Bytes(1..)) || self.wait() != Waited::Ended
+        written > 0 || matches!(read, Read::Bytes(1..)) || self.wait() != WaitOutcome::Ended
     }
 
     /// Sends back what comes, until the peer is gone. Takes in no more than it has got rid of.

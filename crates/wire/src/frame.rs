@@ -207,7 +207,7 @@ fn greeting(version: u16, word: u16, ring_bytes: u32, credit: u32, schema: &Sche
 /// What a multiplexed frame is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Kind {
+pub enum FrameKind {
     /// Client: begins a call.
     Request = 1,
     /// Server: one item of a call's stream. Costs one credit.
@@ -222,7 +222,7 @@ pub enum Kind {
     Goodbye = 6,
 }
 
-impl Kind {
+impl FrameKind {
     const fn of(byte: u8) -> Option<Self> {
         Some(match byte {
             1 => Self::Request,
@@ -240,7 +240,7 @@ impl Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// What the frame is.
-    pub kind: Kind,
+    pub kind: FrameKind,
     /// Bytes of payload behind it.
     pub length: u32,
     /// The call.
@@ -257,7 +257,7 @@ pub struct Header {
 
 impl Header {
     /// A header with neither fault, deadline nor credit.
-    pub const fn new(kind: Kind, id: u64, length: u32) -> Self {
+    pub const fn new(kind: FrameKind, id: u64, length: u32) -> Self {
         Self { kind, length, id, fault: 0, deadline_ms: 0, credit: 0 }
     }
 
@@ -280,7 +280,7 @@ impl Header {
     /// A payload over `limit`, an unknown kind, unused bytes that are used.
     ///
     /// ```
-    /// # use thalweg_wire::frame::{Header, Kind};
+    /// # use thalweg_wire::frame::{FrameKind, Header};
     /// let header = Header { deadline_ms: 250, ..Header::new(Kind::Request, 7, 3) };
     /// let mut bytes = header.encode().to_vec();
     /// bytes.extend_from_slice(b"abc");
@@ -290,7 +290,7 @@ impl Header {
     #[inline]
     pub fn decode(bytes: &[u8], limit: u32) -> Result<Option<Self>, FrameError> {
         let Some(bytes) = bytes.first_chunk::<HEADER_BYTES>() else { return Ok(None) };
-        let kind = Kind::of(bytes[4]).ok_or(FrameError::UnknownKind(bytes[4]))?;
+        let kind = FrameKind::of(bytes[4]).ok_or(FrameError::UnknownKind(bytes[4]))?;
         if bytes[5] != 0 {
             return Err(FrameError::Unused);
         }
@@ -375,7 +375,7 @@ mod tests {
         fn headers_survive_and_every_prefix_waits(
             kind in 1_u8..=6, length in 0..=LENGTH_MAX, id: u64, fault: u16, deadline_ms: u32, credit: u32,
         ) {
-            let kind = Kind::of(kind).unwrap();
+            let kind = FrameKind::of(kind).unwrap();
             let header = Header { kind, length, id, fault, deadline_ms, credit };
             let bytes = header.encode();
             prop_assert_eq!(Header::decode(&bytes, LENGTH_MAX), Ok(Some(header)));

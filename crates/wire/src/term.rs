@@ -29,14 +29,14 @@ pub mod extension {
 /// Why bytes are no term.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("{0}")]
-pub struct Wrong(pub &'static str);
+pub struct TermError(pub &'static str);
 
 /// Makes values of what is read.
 pub trait Build {
     /// A value.
     type Value;
     /// Why there is none: the bytes are wrong, or it has no place over here.
-    type Error: From<Wrong>;
+    type Error: From<TermError>;
 
     /// Nothing: `none`, `None`.
     fn none(&mut self) -> Self::Value;
@@ -120,24 +120,24 @@ struct Reader<'m, 'b, B> {
 }
 
 impl<'b, B: Build> Reader<'_, 'b, B> {
-    fn end(&self, what: &'static str) -> Result<(), Wrong> {
-        if self.rest.is_empty() { Ok(()) } else { Err(Wrong(what)) }
+    fn end(&self, what: &'static str) -> Result<(), TermError> {
+        if self.rest.is_empty() { Ok(()) } else { Err(TermError(what)) }
     }
 
-    fn take(&mut self, count: u64) -> Result<&'b [u8], Wrong> {
+    fn take(&mut self, count: u64) -> Result<&'b [u8], TermError> {
         let taken = usize::try_from(count).ok().and_then(|count| self.rest.split_at_checked(count));
-        let (taken, rest) = taken.ok_or(Wrong("a value is cut off"))?;
+        let (taken, rest) = taken.ok_or(TermError("a value is cut off"))?;
         self.rest = rest;
         Ok(taken)
     }
 
     /// A number of this many bytes, the most significant first.
-    fn number(&mut self, bytes: u64) -> Result<u64, Wrong> {
+    fn number(&mut self, bytes: u64) -> Result<u64, TermError> {
         Ok(self.take(bytes)?.iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte)))
     }
 
     fn value(&mut self, depth: u32) -> Result<B::Value, B::Error> {
-        let deeper = depth.checked_sub(1).ok_or(Wrong("a value that is nested too deep"))?;
+        let deeper = depth.checked_sub(1).ok_or(TermError("a value that is nested too deep"))?;
         let first = self.take(1)?[0];
         Ok(match first {
             0x00..=0x7f => self.build.integer(i64::from(first)),
@@ -188,7 +188,7 @@ impl<'b, B: Build> Reader<'_, 'b, B> {
                 self.extension(length, deeper)?
             }
             0xd4..=0xd8 => self.extension(1 << (first - 0xd4), deeper)?,
-            0xc1 => return Err(Wrong("a byte that begins no value").into()),
+            0xc1 => return Err(TermError("a byte that begins no value").into()),
         })
     }
 
@@ -200,7 +200,7 @@ impl<'b, B: Build> Reader<'_, 'b, B> {
     fn items(&mut self, count: u64, depth: u32) -> Result<Vec<B::Value>, B::Error> {
         // Each takes a byte at least.
         if count > self.rest.len() as u64 {
-            return Err(Wrong("a value is cut off").into());
+            return Err(TermError("a value is cut off").into());
         }
         (0..count).map(|_| self.value(depth)).collect()
     }
@@ -229,10 +229,11 @@ impl<'b, B: Build> Reader<'_, 'b, B> {
             extension::PID => self.build.pid(payload),
             extension::REFERENCE => self.build.reference(payload),
             extension::INTEGER => {
-                let (sign, magnitude) = payload.split_first().ok_or(Wrong("an integer without digits"))?;
+                let (sign, magnitude) =
+                    payload.split_first().ok_or(TermError("an integer without digits"))?;
                 self.build.large(*sign != 0, magnitude)
             }
-            _ => Err(Wrong("an extension that nobody declared").into()),
+            _ => Err(TermError("an extension that nobody declared").into()),
         }
     }
 
@@ -241,7 +242,7 @@ impl<'b, B: Build> Reader<'_, 'b, B> {
             small @ 0x90..=0x9f => u64::from(small & 0x0f),
             0xdc => self.number(2)?,
             0xdd => self.number(4)?,
-            _ => return Err(Wrong("no array where one belongs").into()),
+            _ => return Err(TermError("no array where one belongs").into()),
         };
         self.items(count, depth)
     }
@@ -249,7 +250,7 @@ impl<'b, B: Build> Reader<'_, 'b, B> {
 
 /// Writes what is beyond MessagePack.
 pub mod write {
-    use super::{Wrong, extension};
+    use super::{TermError, extension};
     use crate::messagepack::write::list_header;
 
     /// An extension with its payload.
@@ -269,7 +270,7 @@ pub mod write {
     ///
     /// # Errors
     /// What `items` says; a tuple of more than 4 GiB.
-    pub fn tuple<E: From<Wrong>>(
+    pub fn tuple<E: From<TermError>>(
         out: &mut Vec<u8>,
         count: usize,
         items: impl FnOnce(&mut Vec<u8>) -> Result<(), E>,
@@ -278,7 +279,7 @@ pub mod write {
         let start = out.len();
         list_header(out, count);
         items(out)?;
-        let length = u32::try_from(out.len() - start).map_err(|_| Wrong("a tuple of more than 4 GiB"))?;
+        let length = u32::try_from(out.len() - start).map_err(|_| TermError("a tuple of more than 4 GiB"))?;
         out[start - 5..start - 1].copy_from_slice(&length.to_be_bytes());
         Ok(())
     }

@@ -25,7 +25,7 @@ pub struct Url<'a> {
 
 /// Why a text is no such URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wrong {
+pub enum UrlError {
     /// It does not begin with `http://` or `https://`.
     Scheme,
     /// It names a user, and maybe a password.
@@ -48,33 +48,33 @@ impl<'a> Url<'a> {
     /// use thalweg_wire::url::Url;
     /// let url = Url::split("http://[::1]:4437/rpc/log?x")?;
     /// assert_eq!((url.host, url.port, url.rest), ("::1", Some(4437), "/rpc/log?x"));
-    /// # Ok::<(), thalweg_wire::url::Wrong>(())
+    /// # Ok::<(), thalweg_wire::url::UrlError>(())
     /// ```
     ///
     /// # Errors
     /// It is none; the first thing that is wrong.
-    pub fn split(text: &'a str) -> Result<Self, Wrong> {
+    pub fn split(text: &'a str) -> Result<Self, UrlError> {
         // RFC 3986, 3.1: a scheme is the same in capitals.
-        let (secure, behind) = match text.split_once("://").ok_or(Wrong::Scheme)? {
+        let (secure, behind) = match text.split_once("://").ok_or(UrlError::Scheme)? {
             (scheme, behind) if scheme.eq_ignore_ascii_case("http") => (false, behind),
             (scheme, behind) if scheme.eq_ignore_ascii_case("https") => (true, behind),
-            _ => return Err(Wrong::Scheme),
+            _ => return Err(UrlError::Scheme),
         };
         let (authority, rest) = behind.split_at(behind.find(['/', '?', '#']).unwrap_or(behind.len()));
         if authority.contains('@') {
-            return Err(Wrong::User);
+            return Err(UrlError::User);
         }
         let (host, port) = split_port(authority)?;
         if host.is_empty() {
-            return Err(Wrong::Host);
+            return Err(UrlError::Host);
         }
         if !behind.bytes().all(|byte| GRAPHIC.contains(&byte)) {
-            return Err(Wrong::Character);
+            return Err(UrlError::Character);
         }
         let port = match port {
             None => None,
             Some(port) if is_port(port) => port.parse().ok(),
-            Some(_) => return Err(Wrong::Port),
+            Some(_) => return Err(UrlError::Port),
         };
         Ok(Self { secure, authority, host, port, rest })
     }
@@ -90,7 +90,7 @@ impl<'a> Url<'a> {
     /// ```
     /// # use thalweg_wire::url::Url;
     /// assert_eq!(Url::split("http://[fe80::1%25eth0]:80/x")?.host_field(), "[fe80::1]:80");
-    /// # Ok::<(), thalweg_wire::url::Wrong>(())
+    /// # Ok::<(), thalweg_wire::url::UrlError>(())
     /// ```
     pub fn host_field(&self) -> Cow<'a, str> {
         let zoned = self.authority.split_once('%').filter(|_| self.is_bracketed());
@@ -106,7 +106,7 @@ impl<'a> Url<'a> {
     /// ```
     /// # use thalweg_wire::url::Url;
     /// assert_eq!(Url::split("http://[fe80::1%25eth0]:80/x")?.host_to_resolve(), "fe80::1%eth0");
-    /// # Ok::<(), thalweg_wire::url::Wrong>(())
+    /// # Ok::<(), thalweg_wire::url::UrlError>(())
     /// ```
     pub fn host_to_resolve(&self) -> Cow<'a, str> {
         let zoned = self.host.split_once("%25").filter(|(_, zone)| self.is_bracketed() && !zone.is_empty());
@@ -134,17 +134,17 @@ pub fn shown(url: &str) -> Cow<'_, str> {
 }
 
 /// A host, and what stands behind its colon.
-fn split_port(authority: &str) -> Result<(&str, Option<&str>), Wrong> {
+fn split_port(authority: &str) -> Result<(&str, Option<&str>), UrlError> {
     let Some(bracketed) = authority.strip_prefix('[') else {
         return Ok(authority.split_once(':').map_or((authority, None), |(host, port)| (host, Some(port))));
     };
-    let (host, behind) = bracketed.split_once(']').ok_or(Wrong::Host)?;
+    let (host, behind) = bracketed.split_once(']').ok_or(UrlError::Host)?;
     // RFC 3986, 3.2.2; a zone (RFC 6874) behind the address is the system's to know.
     let address = host.split_once('%').map_or(host, |(address, _)| address);
-    address.parse::<Ipv6Addr>().map_err(|_| Wrong::Host)?;
+    address.parse::<Ipv6Addr>().map_err(|_| UrlError::Host)?;
     match behind.strip_prefix(':') {
         None if behind.is_empty() => Ok((host, None)),
-        None => Err(Wrong::Port),
+        None => Err(UrlError::Port),
         port => Ok((host, port)),
     }
 }
@@ -192,41 +192,41 @@ mod tests {
     #[test]
     fn what_is_wrong_is_said() {
         for (text, wrong) in [
-            ("", Wrong::Scheme),
-            ("h:80", Wrong::Scheme),
-            ("example.com", Wrong::Scheme),
-            ("ftp://h", Wrong::Scheme),
-            ("unix:/x", Wrong::Scheme),
-            ("http:/h", Wrong::Scheme),
-            (" http://h", Wrong::Scheme),
-            ("http://u@h", Wrong::User),
-            ("http://u:secret@h/", Wrong::User),
-            ("https://10.0.0.1@example.com/", Wrong::User),
-            ("http://", Wrong::Host),
-            ("http:///x", Wrong::Host),
-            ("http://:80/x", Wrong::Host),
-            ("http://?x", Wrong::Host),
-            ("http://[]", Wrong::Host),
-            ("http://[localhost]:80", Wrong::Host),
-            ("http://[127.0.0.1]/", Wrong::Host),
-            ("http://[::1", Wrong::Host),
-            ("http://[::1/]", Wrong::Host),
-            ("http://a b/", Wrong::Character),
-            ("http://h /", Wrong::Character),
-            ("http://h/a b", Wrong::Character),
-            ("http://h/\r\nX: y", Wrong::Character),
-            ("http://h/\u{f}", Wrong::Character),
-            ("http://b\u{fc}cher.example/", Wrong::Character),
-            ("http://h:", Wrong::Port),
-            ("http://h:x/", Wrong::Port),
-            ("http://h:+80/", Wrong::Port),
-            ("http://h:65536/", Wrong::Port),
-            ("http://h:99999", Wrong::Port),
-            ("http://h:80:80/x", Wrong::Port),
-            ("http://fe80::1/", Wrong::Port),
-            ("http://[::1]x", Wrong::Port),
-            ("http://[::1]:x/", Wrong::Port),
-            ("https://[::1]:65536", Wrong::Port),
+            ("", UrlError::Scheme),
+            ("h:80", UrlError::Scheme),
+            ("example.com", UrlError::Scheme),
+            ("ftp://h", UrlError::Scheme),
+            ("unix:/x", UrlError::Scheme),
+            ("http:/h", UrlError::Scheme),
+            (" http://h", UrlError::Scheme),
+            ("http://u@h", UrlError::User),
+            ("http://u:secret@h/", UrlError::User),
+            ("https://10.0.0.1@example.com/", UrlError::User),
+            ("http://", UrlError::Host),
+            ("http:///x", UrlError::Host),
+            ("http://:80/x", UrlError::Host),
+            ("http://?x", UrlError::Host),
+            ("http://[]", UrlError::Host),
+            ("http://[localhost]:80", UrlError::Host),
+            ("http://[127.0.0.1]/", UrlError::Host),
+            ("http://[::1", UrlError::Host),
+            ("http://[::1/]", UrlError::Host),
+            ("http://a b/", UrlError::Character),
+            ("http://h /", UrlError::Character),
+            ("http://h/a b", UrlError::Character),
+            ("http://h/\r\nX: y", UrlError::Character),
+            ("http://h/\u{f}", UrlError::Character),
+            ("http://b\u{fc}cher.example/", UrlError::Character),
+            ("http://h:", UrlError::Port),
+            ("http://h:x/", UrlError::Port),
+            ("http://h:+80/", UrlError::Port),
+            ("http://h:65536/", UrlError::Port),
+            ("http://h:99999", UrlError::Port),
+            ("http://h:80:80/x", UrlError::Port),
+            ("http://fe80::1/", UrlError::Port),
+            ("http://[::1]x", UrlError::Port),
+            ("http://[::1]:x/", UrlError::Port),
+            ("https://[::1]:65536", UrlError::Port),
         ] {
             assert_eq!(Url::split(text), Err(wrong), "{text}");
         }

@@ -4,14 +4,14 @@
 use crate::atoms::atoms;
 use crate::enif::RawTerm;
 use crate::term::Env;
-use thalweg_wire::term::{self, Build, Wrong};
+use thalweg_wire::term::{self, Build, TermError};
 
 /// Why bytes are no term.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NoTerm(pub(crate) String);
 
-impl From<Wrong> for NoTerm {
-    fn from(wrong: Wrong) -> Self {
+impl From<TermError> for NoTerm {
+    fn from(wrong: TermError) -> Self {
         Self(wrong.0.to_owned())
     }
 }
@@ -55,7 +55,7 @@ impl Build for Terms {
             }
         }
         form.extend_from_slice(magnitude);
-        self.0.of_external(&form).ok_or(NoTerm::from(Wrong("an integer that is too large")))
+        self.0.of_external(&form).ok_or(NoTerm::from(TermError("an integer that is too large")))
     }
 
     /// Erlang's floats are finite.
@@ -88,7 +88,7 @@ impl Build for Terms {
     fn map(&mut self, pairs: Vec<RawTerm>) -> Result<RawTerm, NoTerm> {
         let keys: Vec<RawTerm> = pairs.iter().step_by(2).copied().collect();
         let values: Vec<RawTerm> = pairs.iter().skip(1).step_by(2).copied().collect();
-        self.0.make_map(&keys, &values).ok_or(NoTerm::from(Wrong("two keys that are one in Erlang")))
+        self.0.make_map(&keys, &values).ok_or(NoTerm::from(TermError("two keys that are one in Erlang")))
     }
 
     fn atom(&mut self, name: &[u8]) -> Result<RawTerm, NoTerm> {
@@ -97,7 +97,7 @@ impl Build for Terms {
     }
 
     fn pid(&mut self, form: &[u8]) -> Result<RawTerm, NoTerm> {
-        self.0.of_external(form).ok_or(NoTerm::from(Wrong("no process and no reference")))
+        self.0.of_external(form).ok_or(NoTerm::from(TermError("no process and no reference")))
     }
 
     fn reference(&mut self, form: &[u8]) -> Result<RawTerm, NoTerm> {

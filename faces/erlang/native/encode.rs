@@ -9,7 +9,7 @@ use crate::enif::RawTerm;
 use crate::term::{Env, Kind, same};
 use thalweg_wire::messagepack::write;
 use thalweg_wire::term::write::{extended, large};
-use thalweg_wire::term::{self, DEPTH_MAX, Wrong, extension};
+use thalweg_wire::term::{self, DEPTH_MAX, TermError, extension};
 
 /// What is longer is not written in the middle of a process's turn.
 pub(crate) const INLINE_BYTES_MAX: usize = 64 << 10;
@@ -32,8 +32,8 @@ impl From<NoValue> for EncodeError {
     }
 }
 
-impl From<Wrong> for EncodeError {
-    fn from(wrong: Wrong) -> Self {
+impl From<TermError> for EncodeError {
+    fn from(wrong: TermError) -> Self {
         Self::NoValue(NoValue(wrong.0))
     }
 }

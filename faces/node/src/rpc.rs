@@ -213,7 +213,7 @@ impl RpcCaller {
     }
 }
 
-fn answer(answer: std::result::Result<&str, &thalweg_rpc::client::Said>) -> RpcAnswer {
+fn answer(answer: std::result::Result<&str, &thalweg_rpc::client::RemoteError>) -> RpcAnswer {
     match answer {
         Ok(json) => RpcAnswer { json: json.to_owned(), code: None, message: None },
         Err(said) => RpcAnswer {

@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
 use std::os::fd::AsRawFd;
 use thalweg_reactor::Wait;
-use thalweg_rpc::client::{Answers, Ask, Options, Said};
+use thalweg_rpc::client::{Answers, Ask, Options, RemoteError};
 use thalweg_rpc::{Bearer, Client, Translator};
 use thalweg_service::{CallId, Error};
 use thalweg_wire::fault::Fault;
@@ -30,7 +30,7 @@ fn answers(py: Python<'_>, answers: &Answers) -> PyResult<Py<PyAny>> {
     for answer in answers.iter() {
         match answer {
             Ok(result) => list.append(result)?,
-            Err(Said { code, message, data }) => list.append((code, message, data))?,
+            Err(RemoteError { code, message, data }) => list.append((code, message, data))?,
         }
     }
     Ok(list.into_any().unbind())

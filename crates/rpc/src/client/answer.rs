@@ -1,6 +1,6 @@
 //! What was answered, held against what was asked.
 
-use super::error::{Error, Said};
+use super::error::{Error, RemoteError};
 use super::exchange::Exchange;
 use smallvec::SmallVec;
 use std::fmt;
@@ -20,12 +20,12 @@ pub struct Answers {
 enum Part {
     /// Where the result stands.
     Result(Range<usize>),
-    Said(Box<Said>),
+    Failed(Box<RemoteError>),
 }
 
 /// What came of calls that were begun.
 #[derive(Debug)]
-pub struct Done {
+pub struct Completion {
     /// Of which.
     pub call: CallId,
     /// What.
@@ -44,19 +44,19 @@ impl Answers {
     }
 
     /// The answer to the call at this index: its result as JSON, or the server's error.
-    pub fn at(&self, index: usize) -> Option<Result<&str, &Said>> {
+    pub fn at(&self, index: usize) -> Option<Result<&str, &RemoteError>> {
         Some(match self.parts.get(index)? {
             Part::Result(range) => {
                 let bytes = self.input.get(range.clone()).unwrap_or_default();
                 // It was text when it was read.
                 Ok(std::str::from_utf8(bytes).unwrap_or_default())
             }
-            Part::Said(said) => Err(said),
+            Part::Failed(said) => Err(said),
         })
     }
 
     /// All of them.
-    pub fn iter(&self) -> impl Iterator<Item = Result<&str, &Said>> {
+    pub fn iter(&self) -> impl Iterator<Item = Result<&str, &RemoteError>> {
         (0..self.len()).filter_map(|index| self.at(index))
     }
 
@@ -65,7 +65,7 @@ impl Answers {
     /// # Errors
     /// The server's error.
     pub fn one(&self) -> Result<&str, Error> {
-        self.at(0).unwrap_or(Ok("")).map_err(|said| Error::Said(said.clone()))
+        self.at(0).unwrap_or(Ok("")).map_err(|said| Error::Remote(said.clone()))
     }
 
     /// The memory, to be used again.
@@ -101,12 +101,12 @@ pub(crate) fn read(exchange: &Exchange, input: Vec<u8>, body: Range<usize>) -> R
             }
             Outcome::Error { code, message, data } => {
                 let (message, data) = (message.into_owned(), data.unwrap_or_default().to_owned());
-                let said = Box::new(Said { code, message, data });
+                let said = Box::new(RemoteError { code, message, data });
                 if answer.id == "null" {
                     for_all = Some(said);
                     return;
                 }
-                Part::Said(said)
+                Part::Failed(said)
             }
         };
         let index = answer.id.parse::<u64>().ok().and_then(|id| id.checked_sub(exchange.first_id));
@@ -123,7 +123,7 @@ pub(crate) fn read(exchange: &Exchange, input: Vec<u8>, body: Range<usize>) -> R
     }
     if let Some(said) = for_all.filter(|_| !came_as_batch && parts.iter().all(Option::is_none)) {
         // Nothing of it was carried out.
-        let parts = parts.iter().map(|_| Part::Said(said.clone())).collect();
+        let parts = parts.iter().map(|_| Part::Failed(said.clone())).collect();
         return Ok(Answers { input, parts });
     }
     if came_as_batch != exchange.is_batch {
@@ -146,8 +146,11 @@ pub(crate) fn read_none(body: &[u8]) -> Result<Answers, Failure> {
     let (mut refused, mut is_answer) = (None, false);
     answers(body, |answer| match answer.outcome {
         Outcome::Error { code, message, data } if answer.id == "null" => {
-            let said =
-                Said { code, message: message.into_owned(), data: data.unwrap_or_default().to_owned() };
+            let said = RemoteError {
+                code,
+                message: message.into_owned(),
+                data: data.unwrap_or_default().to_owned(),
+            };
             refused.get_or_insert(said);
         }
         _ => is_answer = true,

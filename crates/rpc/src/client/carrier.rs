@@ -63,7 +63,7 @@ impl Call for Carrier {
         match self.client.ask(&Ask::one(&method, params)).and_then(Answers::one) {
             Ok(result) => self.translator.response(&method, result, &mut self.frame)?,
             // In the service's own words, which generated code reads.
-            Err(Error::Said(said)) if said.fault() == Some(Fault::Refused) => {
+            Err(Error::Remote(said)) if said.fault() == Some(Fault::Refused) => {
                 self.frame = self.translator.refusal(&said.message);
             }
             Err(error) => return Err(error.into()),

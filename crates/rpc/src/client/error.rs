@@ -9,7 +9,7 @@ use thalweg_wire::jsonrpc::{INVALID_REQUEST, PARSE_ERROR};
 
 /// An error that the server answered with.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Said {
+pub struct RemoteError {
     /// Its number.
     pub code: i64,
     /// For people.
@@ -18,7 +18,7 @@ pub struct Said {
     pub data: String,
 }
 
-impl Said {
+impl RemoteError {
     /// The word of one table that servers of ours put beside the number, if they did.
     pub fn fault(&self) -> Option<Fault> {
         let word = member(&self.data, "fault")?;
@@ -54,7 +54,7 @@ pub(super) fn member<'a>(object: &'a str, name: &str) -> Option<Cow<'a, str>> {
     found
 }
 
-impl fmt::Display for Said {
+impl fmt::Display for RemoteError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "{} ({})", self.message, self.code)
     }
@@ -64,7 +64,7 @@ impl fmt::Display for Said {
 #[derive(Clone, Debug)]
 pub enum Error {
     /// The server answered with an error.
-    Said(Said),
+    Remote(RemoteError),
     /// There was no answer, or none that can be taken for one.
     Failed(Failure),
 }
@@ -73,7 +73,7 @@ impl Error {
     /// Whether the same call may be made again.
     pub fn retry(&self) -> Retry {
         match self {
-            Self::Said(said) => said.retry(),
+            Self::Remote(said) => said.retry(),
             Self::Failed(failure) => failure.retry(),
         }
     }
@@ -82,7 +82,7 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Said(said) => said.fmt(out),
+            Self::Remote(said) => said.fmt(out),
             Self::Failed(failure) => failure.fmt(out),
         }
     }
@@ -100,7 +100,7 @@ impl From<Failure> for Error {
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         match error {
-            Error::Said(said) => Self::new(said.fault().unwrap_or(Fault::BadAnswer), said.to_string()),
+            Error::Remote(said) => Self::new(said.fault().unwrap_or(Fault::BadAnswer), said.to_string()),
             Error::Failed(failure) => failure,
         }
     }

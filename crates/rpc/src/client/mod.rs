@@ -25,11 +25,11 @@ mod pool;
 mod target;
 mod targets;
 
-pub use answer::{Answers, Done};
+pub use answer::{Answers, Completion};
 pub use bearer::Bearer;
 #[cfg(feature = "schema")]
 pub use carrier::Carrier;
-pub use error::{Error, Said};
+pub use error::{Error, RemoteError};
 pub use options::{Ask, Options, Statistics};
 pub use target::Target;
 
@@ -76,7 +76,7 @@ impl Client {
     /// Makes one call and waits for its result, as JSON. `params` is a JSON array or object, or empty.
     ///
     /// # Errors
-    /// [`Error::Said`]: the server answered with an error. [`Error::Failed`]: there was no answer.
+    /// [`Error::Remote`]: the server answered with an error. [`Error::Failed`]: there was no answer.
     pub fn call(&mut self, method: &str, params: &str) -> Result<&str, Error> {
         self.ask(&Ask::one(method, params))?.one()
     }
@@ -180,7 +180,7 @@ impl Client {
 
     /// What came of calls that were begun; `None` until another turn.
     #[allow(clippy::should_implement_trait, reason = "a client is no iterator: more may come")]
-    pub fn next(&mut self) -> Option<Done> {
+    pub fn next(&mut self) -> Option<Completion> {
         self.pool.next()
     }
 

@@ -1,6 +1,6 @@
 //! Connections, what goes over them, and what waits for one.
 
-use super::answer::{Answers, Done};
+use super::answer::{Answers, Completion};
 use super::connection::{Connection, KEPT_BYTES, Step};
 use super::exchange::{Exchange, never_sent};
 use super::left;
@@ -32,7 +32,7 @@ pub(crate) struct Pool {
     connections: Vec<Connection>,
     /// What waits for a connection to be free.
     queue: VecDeque<(SiteId, Exchange)>,
-    done: VecDeque<Done>,
+    done: VecDeque<Completion>,
     /// What a foreign loop watches, once it or a wait of ours needed it.
     nested: Option<Nested>,
     /// How long waits for answers took.
@@ -126,7 +126,7 @@ impl Pool {
     }
 
     fn finish(&mut self, exchange: Exchange, outcome: Result<Answers, Failure>) {
-        self.done.push_back(Done { call: exchange.name, outcome });
+        self.done.push_back(Completion { call: exchange.name, outcome });
         if exchange.text.capacity() <= KEPT_BYTES {
             self.room = exchange.text;
         }
@@ -416,7 +416,7 @@ impl Pool {
         }
     }
 
-    pub(crate) fn next(&mut self) -> Option<Done> {
+    pub(crate) fn next(&mut self) -> Option<Completion> {
         self.done.pop_front()
     }
 

@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use std::net::{SocketAddr, ToSocketAddrs};
 use thalweg_service::Error as Failure;
 use thalweg_wire::fault::Fault;
-use thalweg_wire::url::{Url, Wrong, shown};
+use thalweg_wire::url::{Url, UrlError, shown};
 
 /// A service that calls may go to; of the client that named it, and as long as that keeps it:
 /// [`Options::targets_max`](super::Options::targets_max).
@@ -39,17 +39,17 @@ impl ResolvedUrl {
         let refuse = |what: &str| Err(Failure::new(Fault::BadArgument, format!("{}: {what}", shown(url))));
         let parts = match Url::split(url) {
             Ok(parts) if !parts.secure => parts,
-            Ok(_) | Err(Wrong::Scheme) => {
+            Ok(_) | Err(UrlError::Scheme) => {
                 return refuse("give a URL, http://host:port/path; TLS is not spoken");
             }
-            Err(Wrong::User) => return refuse("no user is named in a URL: a server's token is an option"),
-            Err(Wrong::Host) => return refuse("it names no host: give http://host:port/path"),
-            Err(Wrong::Character) => {
+            Err(UrlError::User) => return refuse("no user is named in a URL: a server's token is an option"),
+            Err(UrlError::Host) => return refuse("it names no host: give http://host:port/path"),
+            Err(UrlError::Character) => {
                 return refuse(
                     "host and path are ASCII without blanks: write other characters of a path as %XX",
                 );
             }
-            Err(Wrong::Port) => return refuse("a port is a number up to 65535"),
+            Err(UrlError::Port) => return refuse("a port is a number up to 65535"),
         };
         let (host, path) = (parts.host_field(), parts.rest);
         if path.contains('#') {

@@ -14,7 +14,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::task::{Wake, Waker};
 use thalweg_http::Limit;
-use thalweg_queue::{ByTicket, Stands};
+use thalweg_queue::{Admission, ByTicket};
 use thalweg_reactor::Pool;
 use thalweg_service::{Handler, Reply, Request};
 use thalweg_sys::clock;
@@ -101,9 +101,9 @@ impl LogService {
             Answer::Respond(response) => reply.end(&ask::end(ask.kind, &response)),
             Answer::After(ticket, response) => {
                 match self.waiting.wait(ticket, (reply, ask::end(ask.kind, &response))) {
-                    Stands::Waits => {}
-                    Stands::Complete((reply, frame)) => reply.end(&frame),
-                    Stands::Failed((reply, _)) => {
+                    Admission::Waits => {}
+                    Admission::Complete((reply, frame)) => reply.end(&frame),
+                    Admission::Failed((reply, _)) => {
                         reply.end(&ask::end(ask.kind, &self.streams.failed(now())));
                     }
                 }

@@ -27,7 +27,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
-use thalweg_http::Sparing;
+use thalweg_http::RateLimitedWarning;
 use thalweg_http::client::{Exchange, Progress, Reply, Trust, post};
 use thalweg_reactor::{Config, Core, Handle, Handler, Interest, Key, Reactor, Readiness};
 use thalweg_streams::embedded::Embedded;
@@ -108,7 +108,7 @@ struct Webhooks {
     /// Each with where it may go.
     calls: Calls<(Attempt, VecDeque<SocketAddr>)>,
     /// Calls that failed or were refused: as many as subscriptions ask for, for as long as they are there.
-    failures: Sparing,
+    failures: RateLimitedWarning,
     /// There is something to take up.
     wake_pending: bool,
 }
@@ -203,7 +203,7 @@ impl Webhooks {
             names: Names::new(),
             trust: Certificates::new(),
             calls: Calls::new(),
-            failures: Sparing::default(),
+            failures: RateLimitedWarning::default(),
             wake_pending: false,
         })
     }

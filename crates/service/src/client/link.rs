@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use thalweg_sync::patience::{ALONE_NS, Pace, Patience, QUICK_NS};
 use thalweg_sys::{clock, socket};
 use thalweg_transport::{
-    Broken, Heard, PeerWait, Read, SharedEnd, Waited, Wanted, Written, drain_bell, ring_bell,
+    Broken, Heard, PeerWait, Read, SharedEnd, WaitOutcome, Wanted, Written, drain_bell, ring_bell,
 };
 use thalweg_wire::fault::Fault;
 
@@ -163,13 +163,13 @@ impl Link {
             let (socket, spin) = (self.duplex.input(), self.spin);
             let mut wait = PeerWait { end, socket, wanted, deadline: until, spin };
             let waited = match looked_ns.or_else(|| wait.look()) {
-                None => Waited::Ready,
+                None => WaitOutcome::Ready,
                 Some(began_ns) => wait.sleep(began_ns).map_err(gone)?,
             };
             match waited {
-                Waited::Ready => {}
-                Waited::TimedOut | Waited::Interrupted => return Ok(Read::WouldBlock),
-                Waited::Ended => self.ended = true,
+                WaitOutcome::Ready => {}
+                WaitOutcome::TimedOut | WaitOutcome::Interrupted => return Ok(Read::WouldBlock),
+                WaitOutcome::Ended => self.ended = true,
             }
         }
         self.read(into)

@@ -30,7 +30,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 use thalweg_wire::fault::Fault;
-use thalweg_wire::frame::{HEADER_BYTES, Header, Kind, LENGTH_BYTES, Welcome};
+use thalweg_wire::frame::{FrameKind, HEADER_BYTES, Header, LENGTH_BYTES, Welcome};
 
 /// Bytes received and not taken at which reading pauses; also the most bytes of items that are kept while
 /// another call is waited for.
@@ -175,7 +175,7 @@ impl Session {
         }
         let deadline_ms = deadline
             .map_or(0, |left| u32::try_from(left.as_nanos().div_ceil(1_000_000)).unwrap_or(u32::MAX).max(1));
-        let header = Header { deadline_ms, credit, ..Header::new(Kind::Request, call.0, length) };
+        let header = Header { deadline_ms, credit, ..Header::new(FrameKind::Request, call.0, length) };
         (call, Head::Multiplexed(header.encode()))
     }
 
@@ -222,14 +222,14 @@ impl Session {
         if !self.take_back(&[call]).is_empty() || self.bounds.plain {
             self.failures.push_back((call, Error::new(Fault::Cancelled, "")));
         } else {
-            self.tell(Header::new(Kind::Cancel, call.0, 0));
+            self.tell(Header::new(FrameKind::Cancel, call.0, 0));
         }
     }
 
     /// As [`Session::cancel`], and nothing more is ever heard of the call.
     pub(crate) fn forget(&mut self, call: CallId) {
         if self.calls.is_current(call) && self.take_back(&[call]).is_empty() && !self.bounds.plain {
-            self.tell(Header::new(Kind::Cancel, call.0, 0));
+            self.tell(Header::new(FrameKind::Cancel, call.0, 0));
         }
         self.end(call);
         self.stash.retain(|stashed| stashed.call != call);
@@ -240,7 +240,7 @@ impl Session {
     pub(crate) fn grant(&mut self, call: CallId, items: u32) {
         if items > 0 && !self.bounds.plain && self.calls.is_current(call) {
             self.calls.grant(call, items);
-            self.tell(Header { credit: items, ..Header::new(Kind::Credit, call.0, 0) });
+            self.tell(Header { credit: items, ..Header::new(FrameKind::Credit, call.0, 0) });
         }
     }
 

@@ -15,7 +15,7 @@ use crate::server::handler::Handler;
 use crate::server::turn::ServerTurn;
 use thalweg_reactor::Key;
 use thalweg_transport::RING_BYTES_DEFAULT;
-use thalweg_wire::frame::{Header, Kind};
+use thalweg_wire::frame::{FrameKind, Header};
 
 impl<H: Handler> ServerTurn<'_, H> {
     pub(crate) fn begin_to_drain(&mut self) {
@@ -35,7 +35,7 @@ impl<H: Handler> ServerTurn<'_, H> {
             let Some(client) = client(core, key) else { continue };
             let (phase, mut busy) = (client.phase, client.busy.take().unwrap_or_else(|| engine.spare.take()));
             if phase == Phase::Multiplexed && busy.stage != Stage::Closing {
-                busy.output.buffer().extend_from_slice(&Header::new(Kind::Goodbye, 0, 0).encode());
+                busy.output.buffer().extend_from_slice(&Header::new(FrameKind::Goodbye, 0, 0).encode());
             }
             let most_bytes = engine.left_behind_bytes_max();
             let fate = self.hear_out(key, &mut busy, most_bytes);

@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use thalweg_service::{Endpoint, Error, Handler, Server, ServerOptions, Statistics, Stopper};
 use thalweg_wire::fault::Fault;
-use thalweg_wire::frame::{HEADER_BYTES, HELLO_BYTES, Header, Hello, Kind, VERSION, Welcome};
+use thalweg_wire::frame::{FrameKind, HEADER_BYTES, HELLO_BYTES, Header, Hello, VERSION, Welcome};
 
 /// How long what is about to happen may take, on however slow a machine, before it is taken to happen never.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -81,7 +81,7 @@ pub struct Peer {
 /// One frame of a multiplexed connection.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Received {
-    pub kind: Kind,
+    pub kind: FrameKind,
     pub id: u64,
     pub fault: Option<Fault>,
     pub payload: Vec<u8>,
@@ -131,15 +131,15 @@ impl Peer {
     }
 
     pub fn call(&mut self, id: u64, payload: &[u8]) {
-        self.send(Header::new(Kind::Request, id, 0), payload);
+        self.send(Header::new(FrameKind::Request, id, 0), payload);
     }
 
     pub fn cancel(&mut self, id: u64) {
-        self.send(Header::new(Kind::Cancel, id, 0), b"");
+        self.send(Header::new(FrameKind::Cancel, id, 0), b"");
     }
 
     pub fn grant(&mut self, id: u64, credit: u32) {
-        self.send(Header { credit, ..Header::new(Kind::Credit, id, 0) }, b"");
+        self.send(Header { credit, ..Header::new(FrameKind::Credit, id, 0) }, b"");
     }
 
     pub fn receive(&mut self) -> Received {
@@ -170,7 +170,7 @@ pub fn hello() -> Hello {
 }
 
 pub fn end(id: u64, payload: &[u8]) -> Received {
-    Received { kind: Kind::End, id, fault: None, payload: payload.to_vec() }
+    Received { kind: FrameKind::End, id, fault: None, payload: payload.to_vec() }
 }
 
 /// Waits until something holds: for what happens on another thread, without betting on when.

@@ -8,10 +8,12 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::thread::JoinHandle;
 use thalweg_service::ClientOptions;
 use thalweg_transport::{
-    Endpoint, PeerWait, Read, SharedEnd, Waited, Wanted, Written, ring_bell, send_with_descriptor,
+    Endpoint, PeerWait, Read, SharedEnd, WaitOutcome, Wanted, Written, ring_bell, send_with_descriptor,
 };
 use thalweg_wire::fault::Fault;
-use thalweg_wire::frame::{HELLO_BYTES, Header, Hello, Kind, LENGTH_MAX, Opening, VERSION, Welcome, opening};
+use thalweg_wire::frame::{
+    FrameKind, HELLO_BYTES, Header, Hello, LENGTH_MAX, Opening, VERSION, Welcome, opening,
+};
 use thalweg_wire::service::error_frame;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,8 +115,8 @@ pub fn echo(peer: &mut Peer) {
     loop {
         let request = peer.request();
         match request.header.kind {
-            Kind::Request => peer.end(&request.header, &request.payload),
-            Kind::Goodbye => return,
+            FrameKind::Request => peer.end(&request.header, &request.payload),
+            FrameKind::Goodbye => return,
             _ => {}
         }
     }
@@ -171,7 +173,7 @@ impl Peer {
                 return request;
             }
             if !self.exchange() {
-                return Request { header: Header::new(Kind::Goodbye, 0, 0), payload: Vec::new() };
+                return Request { header: Header::new(FrameKind::Goodbye, 0, 0), payload: Vec::new() };
             }
         }
     }
@@ -179,7 +181,7 @@ impl Peer {
     fn parse(&mut self) -> Option<Request> {
         let (head, header) = if self.way == Way::Plain {
             let length = u32::from_le_bytes(*self.received.first_chunk()?);
-            (4, Header::new(Kind::Request, 0, length))
+            (4, Header::new(FrameKind::Request, 0, length))
         } else {
             (24, Header::decode(&self.received, LENGTH_MAX).unwrap()?)
         };
@@ -202,7 +204,7 @@ impl Peer {
             let wait = PeerWait { end: &mut *end, socket, wanted, deadline: None, spin: false };
             let waited = wait.wait().unwrap();
             let read = end.read(&mut self.received).unwrap();
-            return waited != Waited::Ended || read != Read::WouldBlock;
+            return waited != WaitOutcome::Ended || read != Read::WouldBlock;
         }
         thalweg_sys::socket::wait(self.socket.as_fd(), wanted.space(), None).unwrap();
         !matches!(thalweg_transport::read(self.socket.as_fd(), &mut self.received), Ok(Read::End) | Err(_))
@@ -245,13 +247,13 @@ impl Peer {
 
     /// Answers a request.
     pub fn end(&mut self, request: &Header, payload: &[u8]) {
-        self.send(Header::new(Kind::End, request.id, 0), payload);
+        self.send(Header::new(FrameKind::End, request.id, 0), payload);
     }
 
     /// Ends a request with a fault.
     pub fn fail(&mut self, request: &Header, fault: Fault, message: &str) {
         let frame = error_frame("EchoErrorResponse", message);
-        self.send(Header { fault: fault as u16, ..Header::new(Kind::End, request.id, 0) }, &frame);
+        self.send(Header { fault: fault as u16, ..Header::new(FrameKind::End, request.id, 0) }, &frame);
     }
 
     /// Sends bytes as they are.

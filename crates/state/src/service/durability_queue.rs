@@ -5,11 +5,11 @@
 
 use super::answer::{Answer, refuse};
 use super::refusal::Refusal;
-use crate::durable::Listen;
+use crate::durable::DurabilityListener;
 use crate::state::State;
 use parking_lot::Mutex;
 use thalweg_log::Position;
-use thalweg_queue::{ByTicket, Stands};
+use thalweg_queue::{Admission, ByTicket};
 use thalweg_service::Reply;
 
 #[derive(Default)]
@@ -27,19 +27,19 @@ impl DurabilityQueue {
         // Checked under the lock, which the announcing thread takes after it has advanced the views.
         let stands = match state.is_durable(ticket) {
             Ok(false) => answers.wait(ticket, (reply, answer)),
-            Ok(true) => Stands::Complete((reply, answer)),
-            Err(_) => Stands::Failed((reply, answer)),
+            Ok(true) => Admission::Complete((reply, answer)),
+            Err(_) => Admission::Failed((reply, answer)),
         };
         drop(answers);
         match stands {
-            Stands::Waits => {}
-            Stands::Complete((reply, answer)) => answer.give(reply),
-            Stands::Failed((reply, _)) => refuse(&Refusal::Unknown, None, reply),
+            Admission::Waits => {}
+            Admission::Complete((reply, answer)) => answer.give(reply),
+            Admission::Failed((reply, _)) => refuse(&Refusal::Unknown, None, reply),
         }
     }
 }
 
-impl Listen for DurabilityQueue {
+impl DurabilityListener for DurabilityQueue {
     fn complete(&self, up_to: Position) {
         let done: Vec<_> = self.answers.lock().complete(up_to).collect();
         done.into_iter().for_each(|(reply, answer)| answer.give(reply));

@@ -49,7 +49,7 @@ mod writes;
 pub use answer::ERROR_TAG;
 pub use imaging::ImageNews;
 
-use crate::durable::Listen;
+use crate::durable::DurabilityListener;
 use crate::error::Error;
 use crate::memory_budget::MemoryBudget;
 use crate::state::{Options, State};
@@ -255,7 +255,7 @@ impl Core {
         }
         match State::open(&self.store, &self.name, self.options.clone()) {
             Ok(state) => Ok(self.state.get_or_init(|| {
-                let waiting: Weak<dyn Listen> = Arc::<DurabilityQueue>::downgrade(&self.waiting);
+                let waiting: Weak<dyn DurabilityListener> = Arc::<DurabilityQueue>::downgrade(&self.waiting);
                 state.listen(waiting);
                 state
             })),

@@ -6,7 +6,7 @@
 //! let pass, so a name that leads elsewhere a moment later gains nothing.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use thalweg_wire::url::{Url, Wrong};
+use thalweg_wire::url::{Url, UrlError};
 
 const NOWHERE: &str = "the webhook URL names no host, or no usable port";
 
@@ -32,14 +32,14 @@ impl Target {
     /// Which rule it breaks, as a sentence.
     pub fn parse(url: &str, loopback: bool) -> Result<Target, &'static str> {
         let parts = match Url::split(url) {
-            Err(Wrong::Scheme) => return Err("a webhook URL begins with https://"),
+            Err(UrlError::Scheme) => return Err("a webhook URL begins with https://"),
             parts if url.len() <= 2048 && !url.contains('\\') => parts,
-            _ => Err(Wrong::Character),
+            _ => Err(UrlError::Character),
         };
         let parts = parts.map_err(|wrong| match wrong {
-            Wrong::User => "a webhook URL carries no user or password",
-            Wrong::Character => "a webhook URL has at most 2048 printable ASCII characters",
-            Wrong::Scheme | Wrong::Host | Wrong::Port => NOWHERE,
+            UrlError::User => "a webhook URL carries no user or password",
+            UrlError::Character => "a webhook URL has at most 2048 printable ASCII characters",
+            UrlError::Scheme | UrlError::Host | UrlError::Port => NOWHERE,
         })?;
         if parts.port == Some(0) || !is_host(&parts) {
             return Err(NOWHERE);

@@ -2,14 +2,14 @@
 //! ordinary in a string. Each takes a byte's index, returns another, and keeps nothing: reading millions of
 //! small values spends most of its time here.
 
-use super::text::Syntax;
+use super::text::SyntaxError;
 
 /// Behind what was passed.
-pub(super) type Pass = Result<usize, Syntax>;
+pub(super) type Pass = Result<usize, SyntaxError>;
 
 #[cold]
-pub(super) fn wrong(at: usize, what: &'static str) -> Syntax {
-    Syntax { what, at }
+pub(super) fn wrong(at: usize, what: &'static str) -> SyntaxError {
+    SyntaxError { what, at }
 }
 
 /// Behind blanks.
@@ -49,7 +49,7 @@ pub(super) fn number(bytes: &[u8], at: usize) -> Pass {
 }
 
 #[cold]
-fn no_number(bytes: &[u8], first: usize, end: usize) -> Syntax {
+fn no_number(bytes: &[u8], first: usize, end: usize) -> SyntaxError {
     if !bytes.get(first).is_some_and(u8::is_ascii_digit) {
         return wrong(first, "no number");
     }

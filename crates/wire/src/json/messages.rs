@@ -6,7 +6,7 @@
 
 use super::lexeme;
 use super::skim::{self, Open};
-use super::text::Syntax;
+use super::text::SyntaxError;
 use std::borrow::Cow;
 
 /// Why a body is not JSON.
@@ -17,7 +17,7 @@ pub enum JsonError {
     Utf8(usize),
     /// Not one JSON value.
     #[error("the body is not JSON: {0}")]
-    Syntax(#[from] Syntax),
+    SyntaxError(#[from] SyntaxError),
 }
 
 /// The messages of one body.
@@ -68,7 +68,7 @@ pub fn end_of_message(kept: &[u8], count: u64) -> Option<usize> {
 
 /// The elements of an array, joined, and where it ends; what follows its first bracket and blanks comes next.
 /// They are borrowed for as long as they lie one comma apart, and copied from the first that does not.
-fn elements(body: &[u8], mut at: usize) -> Result<(Messages<'_>, usize), Syntax> {
+fn elements(body: &[u8], mut at: usize) -> Result<(Messages<'_>, usize), SyntaxError> {
     if body.get(at) == Some(&b']') {
         return Ok((Messages { count: 0, joined: Cow::Borrowed(&[]) }, at + 1));
     }

@@ -11,4 +11,4 @@ mod text;
 pub mod write;
 
 pub use messages::{JsonError, Messages, end_of_message, messages};
-pub use text::{DEPTH_MAX, Kind, Quoted, Syntax, Text};
+pub use text::{DEPTH_MAX, Kind, Quoted, SyntaxError, Text};

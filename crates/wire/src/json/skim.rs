@@ -5,7 +5,7 @@
 //! Made for bodies of millions of small values, which pass on a thread that others wait for.
 
 use super::lexeme::{Pass, blanks, number, ordinary, word, wrong};
-use super::text::Syntax;
+use super::text::SyntaxError;
 
 /// Behind the value that begins at a byte.
 ///
@@ -21,7 +21,7 @@ pub(super) fn value(bytes: &[u8], at: usize, open: &mut Open) -> Pass {
 }
 
 /// Nothing may be left.
-pub(super) fn finish(bytes: &[u8], at: usize) -> Result<(), Syntax> {
+pub(super) fn finish(bytes: &[u8], at: usize) -> Result<(), SyntaxError> {
     if at == bytes.len() { Ok(()) } else { Err(wrong(at, "something behind the value")) }
 }
 

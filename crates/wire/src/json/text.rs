@@ -10,22 +10,22 @@ pub const DEPTH_MAX: u32 = 64;
 
 /// Why text is not the JSON it should be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Syntax {
+pub struct SyntaxError {
     /// What is wrong.
     pub what: &'static str,
     /// At which byte.
     pub at: usize,
 }
 
-impl fmt::Display for Syntax {
+impl fmt::Display for SyntaxError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "{} at byte {}", self.what, self.at)
     }
 }
 
-impl std::error::Error for Syntax {}
+impl std::error::Error for SyntaxError {}
 
-type Read<T> = Result<T, Syntax>;
+type Read<T> = Result<T, SyntaxError>;
 
 /// What a value is, which its first byte says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,7 +100,7 @@ impl<'a> Quoted<'a> {
 /// assert_eq!(text.number()?, "18446744073709551615");
 /// assert!(!text.next_element()? && !text.next_member()?);
 /// text.finish()?;
-/// # Ok::<(), thalweg_wire::json::Syntax>(())
+/// # Ok::<(), thalweg_wire::json::SyntaxError>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct Text<'a> {
@@ -391,8 +391,8 @@ impl<'a> Text<'a> {
     }
 
     #[cold]
-    fn wrong(&self, what: &'static str) -> Syntax {
-        Syntax { what, at: self.at }
+    fn wrong(&self, what: &'static str) -> SyntaxError {
+        SyntaxError { what, at: self.at }
     }
 }
 
@@ -444,7 +444,7 @@ mod tests {
     use proptest::prelude::*;
     use serde::de::IgnoredAny;
 
-    fn whole(text: &str) -> Result<&str, Syntax> {
+    fn whole(text: &str) -> Result<&str, SyntaxError> {
         let mut walk = Text::new(text);
         let value = walk.value()?;
         walk.finish().map(|()| value)

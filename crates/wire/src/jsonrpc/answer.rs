@@ -1,6 +1,6 @@
 //! Answers, as a client reads them: strictly, because what does not fit is not to be guessed at.
 
-use crate::json::{Kind, Syntax, Text};
+use crate::json::{Kind, SyntaxError, Text};
 use std::borrow::Cow;
 use std::fmt;
 
@@ -31,21 +31,21 @@ pub enum Outcome<'a> {
 
 /// Why a body is no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Unanswerable {
+pub struct AnswerError {
     /// What is wrong.
     pub what: &'static str,
 }
 
-impl fmt::Display for Unanswerable {
+impl fmt::Display for AnswerError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "the answer is not JSON-RPC 2.0: {}", self.what)
     }
 }
 
-impl std::error::Error for Unanswerable {}
+impl std::error::Error for AnswerError {}
 
-impl From<Syntax> for Unanswerable {
-    fn from(syntax: Syntax) -> Self {
+impl From<SyntaxError> for AnswerError {
+    fn from(syntax: SyntaxError) -> Self {
         Self { what: syntax.what }
     }
 }
@@ -56,13 +56,13 @@ impl From<Syntax> for Unanswerable {
 /// use thalweg_wire::jsonrpc::{Outcome, answers};
 /// let body = br#"{"jsonrpc":"2.0","result":{"n":18446744073709551615},"id":1}"#;
 /// answers(body, |answer| assert_eq!(answer.outcome, Outcome::Result(r#"{"n":18446744073709551615}"#)))?;
-/// # Ok::<(), thalweg_wire::jsonrpc::Unanswerable>(())
+/// # Ok::<(), thalweg_wire::jsonrpc::AnswerError>(())
 /// ```
 ///
 /// # Errors
 /// It is none; those before the fault were reported.
-pub fn answers<'a>(body: &'a [u8], mut each: impl FnMut(Answer<'a>)) -> Result<bool, Unanswerable> {
-    let text = std::str::from_utf8(body).map_err(|_| Unanswerable { what: "no UTF-8" })?;
+pub fn answers<'a>(body: &'a [u8], mut each: impl FnMut(Answer<'a>)) -> Result<bool, AnswerError> {
+    let text = std::str::from_utf8(body).map_err(|_| AnswerError { what: "no UTF-8" })?;
     let mut text = Text::new(text);
     if text.kind()? != Kind::Array {
         each(answer(&mut text)?);
@@ -78,15 +78,15 @@ pub fn answers<'a>(body: &'a [u8], mut each: impl FnMut(Answer<'a>)) -> Result<b
     Ok(true)
 }
 
-fn wrong<T>(what: &'static str) -> Result<T, Unanswerable> {
-    Err(Unanswerable { what })
+fn wrong<T>(what: &'static str) -> Result<T, AnswerError> {
+    Err(AnswerError { what })
 }
 
-fn fill<T>(slot: &mut Option<T>, value: T) -> Result<(), Unanswerable> {
+fn fill<T>(slot: &mut Option<T>, value: T) -> Result<(), AnswerError> {
     if slot.replace(value).is_some() { wrong("a member is there twice") } else { Ok(()) }
 }
 
-fn answer<'a>(text: &mut Text<'a>) -> Result<Answer<'a>, Unanswerable> {
+fn answer<'a>(text: &mut Text<'a>) -> Result<Answer<'a>, AnswerError> {
     let (mut version, mut id, mut outcome) = (None, None, None);
     let mut more = text.begin_object()?;
     while more {
@@ -113,7 +113,7 @@ fn answer<'a>(text: &mut Text<'a>) -> Result<Answer<'a>, Unanswerable> {
     }
 }
 
-fn error<'a>(text: &mut Text<'a>) -> Result<Outcome<'a>, Unanswerable> {
+fn error<'a>(text: &mut Text<'a>) -> Result<Outcome<'a>, AnswerError> {
     let (mut code, mut message, mut data) = (None, None, None);
     let mut more = text.begin_object()?;
     while more {

@@ -1,7 +1,7 @@
 //! A body: one call or a batch of them, judged whole before anything is carried out.
 
 use super::{INVALID_REQUEST, PARSE_ERROR};
-use crate::json::{Kind, Syntax, Text};
+use crate::json::{Kind, SyntaxError, Text};
 use smallvec::SmallVec;
 use std::borrow::Cow;
 
@@ -81,7 +81,7 @@ pub enum Refused {
     /// Not UTF-8 from this byte on.
     Utf8(usize),
     /// Not JSON.
-    Syntax(Syntax),
+    SyntaxError(SyntaxError),
     /// An array without a call.
     EmptyBatch,
     /// More calls than this.
@@ -92,7 +92,7 @@ impl Refused {
     /// The error's code.
     pub const fn code(self) -> i32 {
         match self {
-            Self::Utf8(_) | Self::Syntax(_) => PARSE_ERROR,
+            Self::Utf8(_) | Self::SyntaxError(_) => PARSE_ERROR,
             Self::EmptyBatch | Self::TooMany(_) => INVALID_REQUEST,
         }
     }
@@ -102,16 +102,16 @@ impl std::fmt::Display for Refused {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Utf8(at) => write!(out, "the body is not JSON: no UTF-8 from byte {at} on"),
-            Self::Syntax(syntax) => write!(out, "the body is not JSON: {syntax}"),
+            Self::SyntaxError(syntax) => write!(out, "the body is not JSON: {syntax}"),
             Self::EmptyBatch => write!(out, "the batch is empty"),
             Self::TooMany(most) => write!(out, "the batch has more than {most} calls"),
         }
     }
 }
 
-impl From<Syntax> for Refused {
-    fn from(syntax: Syntax) -> Self {
-        Self::Syntax(syntax)
+impl From<SyntaxError> for Refused {
+    fn from(syntax: SyntaxError) -> Self {
+        Self::SyntaxError(syntax)
     }
 }
 
@@ -168,7 +168,7 @@ struct Members<'a> {
     wrong: Option<(&'a str, &'static str)>,
 }
 
-fn item<'a>(text: &mut Text<'a>) -> Result<Item<'a>, Syntax> {
+fn item<'a>(text: &mut Text<'a>) -> Result<Item<'a>, SyntaxError> {
     if text.kind()? != Kind::Object {
         text.value()?;
         return Ok(Item::Invalid(Invalid { id: Id::NULL, field: "request", what: "a request is an object" }));
@@ -206,7 +206,7 @@ fn once<T>(
     *slot = Some(if slot.is_some() { Err("it is there twice") } else { value });
 }
 
-fn version(text: &mut Text<'_>) -> Result<Result<(), &'static str>, Syntax> {
+fn version(text: &mut Text<'_>) -> Result<Result<(), &'static str>, SyntaxError> {
     let is_ours = match text.kind()? {
         Kind::String => text.string()?.text() == "2.0",
         _ => text.value().map(|_| false)?,
@@ -214,7 +214,7 @@ fn version(text: &mut Text<'_>) -> Result<Result<(), &'static str>, Syntax> {
     Ok(if is_ours { Ok(()) } else { Err("it has to be \"2.0\"") })
 }
 
-fn id<'a>(text: &mut Text<'a>) -> Result<Result<Id<'a>, &'static str>, Syntax> {
+fn id<'a>(text: &mut Text<'a>) -> Result<Result<Id<'a>, &'static str>, SyntaxError> {
     let kind = text.kind()?;
     let raw = text.value()?;
     Ok(match kind {
@@ -225,7 +225,7 @@ fn id<'a>(text: &mut Text<'a>) -> Result<Result<Id<'a>, &'static str>, Syntax> {
     })
 }
 
-fn method<'a>(text: &mut Text<'a>) -> Result<Result<Cow<'a, str>, &'static str>, Syntax> {
+fn method<'a>(text: &mut Text<'a>) -> Result<Result<Cow<'a, str>, &'static str>, SyntaxError> {
     if text.kind()? == Kind::String {
         return Ok(Ok(text.string()?.text()));
     }
@@ -233,7 +233,7 @@ fn method<'a>(text: &mut Text<'a>) -> Result<Result<Cow<'a, str>, &'static str>,
     Ok(Err("it has to be a string"))
 }
 
-fn params<'a>(text: &mut Text<'a>) -> Result<Result<Params<'a>, &'static str>, Syntax> {
+fn params<'a>(text: &mut Text<'a>) -> Result<Result<Params<'a>, &'static str>, SyntaxError> {
     let kind = text.kind()?;
     let raw = text.value()?;
     Ok(match kind {

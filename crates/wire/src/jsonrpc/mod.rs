@@ -14,7 +14,7 @@ mod answer;
 mod body;
 pub mod write;
 
-pub use answer::{Answer, Outcome, Unanswerable, answers};
+pub use answer::{Answer, AnswerError, Outcome, answers};
 pub use body::{Call, Calls, Id, Invalid, Item, Params, Refused, calls};
 
 /// The body is not JSON.

@@ -25,7 +25,7 @@ struct Model;
 
 impl Build for Model {
     type Value = Term;
-    type Error = Wrong;
+    type Error = TermError;
 
     fn none(&mut self) -> Term {
         Term::None
@@ -43,7 +43,7 @@ impl Build for Model {
         Term::Integer(value.into())
     }
 
-    fn large(&mut self, is_negative: bool, magnitude: &[u8]) -> Result<Term, Wrong> {
+    fn large(&mut self, is_negative: bool, magnitude: &[u8]) -> Result<Term, TermError> {
         Ok(Term::Large(is_negative, magnitude.to_vec()))
     }
 
@@ -51,8 +51,8 @@ impl Build for Model {
         Term::Float(value)
     }
 
-    fn text(&mut self, text: &[u8]) -> Result<Term, Wrong> {
-        std::str::from_utf8(text).map_err(|_| Wrong("no text"))?;
+    fn text(&mut self, text: &[u8]) -> Result<Term, TermError> {
+        std::str::from_utf8(text).map_err(|_| TermError("no text"))?;
         Ok(Term::Text(text.to_vec()))
     }
 
@@ -60,27 +60,27 @@ impl Build for Model {
         Term::Bytes(bytes.to_vec())
     }
 
-    fn list(&mut self, items: Vec<Term>) -> Result<Term, Wrong> {
+    fn list(&mut self, items: Vec<Term>) -> Result<Term, TermError> {
         Ok(Term::List(items))
     }
 
-    fn tuple(&mut self, items: Vec<Term>) -> Result<Term, Wrong> {
+    fn tuple(&mut self, items: Vec<Term>) -> Result<Term, TermError> {
         Ok(Term::Tuple(items))
     }
 
-    fn map(&mut self, pairs: Vec<Term>) -> Result<Term, Wrong> {
+    fn map(&mut self, pairs: Vec<Term>) -> Result<Term, TermError> {
         Ok(Term::Map(pairs))
     }
 
-    fn atom(&mut self, name: &[u8]) -> Result<Term, Wrong> {
+    fn atom(&mut self, name: &[u8]) -> Result<Term, TermError> {
         Ok(Term::Atom(name.to_vec()))
     }
 
-    fn pid(&mut self, form: &[u8]) -> Result<Term, Wrong> {
+    fn pid(&mut self, form: &[u8]) -> Result<Term, TermError> {
         Ok(Term::Pid(form.to_vec()))
     }
 
-    fn reference(&mut self, form: &[u8]) -> Result<Term, Wrong> {
+    fn reference(&mut self, form: &[u8]) -> Result<Term, TermError> {
         Ok(Term::Reference(form.to_vec()))
     }
 }
@@ -104,7 +104,7 @@ fn put(out: &mut Vec<u8>, term: &Term) {
         }
         Term::Tuple(items) => write::tuple(out, items.len(), |out| {
             items.iter().for_each(|item| put(out, item));
-            Ok::<(), Wrong>(())
+            Ok::<(), TermError>(())
         })
         .unwrap(),
         Term::Map(pairs) => {
@@ -154,7 +154,7 @@ proptest! {
             prop_assert!(read(&mut Model, &bytes[..end]).is_err());
         }
         bytes.push(0);
-        prop_assert_eq!(read(&mut Model, &bytes), Err(Wrong("bytes behind the value")));
+        prop_assert_eq!(read(&mut Model, &bytes), Err(TermError("bytes behind the value")));
     }
 
     #[test]
@@ -200,9 +200,9 @@ fn what_is_no_term_says_why() {
         (&deep, "a value that is nested too deep"),
     ];
     for (bytes, why) in cases {
-        assert_eq!(read(&mut Model, bytes), Err(Wrong(why)), "{bytes:?}");
+        assert_eq!(read(&mut Model, bytes), Err(TermError(why)), "{bytes:?}");
     }
     assert!(read(&mut Model, &deep[1..]).is_ok());
-    assert_eq!(read_items(&mut Model, &[0xc0]), Err(Wrong("no array where one belongs")));
+    assert_eq!(read_items(&mut Model, &[0xc0]), Err(TermError("no array where one belongs")));
     assert_eq!(read_items(&mut Model, &[0x92, 1, 2]), Ok(vec![Term::Integer(1), Term::Integer(2)]));
 }

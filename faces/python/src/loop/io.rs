@@ -20,7 +20,9 @@ use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use thalweg_events::{CallbackId, Kind};
-use thalweg_reactor::{Config, Core, Handler, Interest, Key, Reactor, Readiness, Reason, Released, Wait};
+use thalweg_reactor::{
+    Config, Core, Handler, Interest, Key, Reactor, Readiness, RejectReason, Released, Wait,
+};
 use thalweg_sys::clock;
 
 /// A descriptor is ready.
@@ -450,8 +452,8 @@ fn lend(core: &mut Core<Collector>, descriptor: RawFd, interest: Interest) -> st
     core.insert(lent, descriptor, interest).map_err(|rejected| {
         let _ = rejected.descriptor.into_raw_fd();
         match rejected.reason {
-            Reason::Full => std::io::Error::other("as many descriptors are watched as may be"),
-            Reason::Kernel(error) => error,
+            RejectReason::Full => std::io::Error::other("as many descriptors are watched as may be"),
+            RejectReason::Kernel(error) => error,
         }
     })
 }

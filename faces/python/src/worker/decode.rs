@@ -5,7 +5,7 @@ use super::terms::{Atom, Pid, Reference};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
-use thalweg_wire::term::{self, Build, Wrong};
+use thalweg_wire::term::{self, Build, TermError};
 
 /// Reads a value that takes all of the bytes.
 pub(crate) fn value<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyAny>> {
@@ -27,8 +27,8 @@ struct Values<'py>(Python<'py>);
 /// Why there is no value.
 struct NoValue(PyErr);
 
-impl From<Wrong> for NoValue {
-    fn from(wrong: Wrong) -> Self {
+impl From<TermError> for NoValue {
+    fn from(wrong: TermError) -> Self {
         Self(PyValueError::new_err(wrong.0))
     }
 }
@@ -78,7 +78,7 @@ impl<'py> Build for Values<'py> {
     }
 
     fn text(&mut self, text: &[u8]) -> Made<'py> {
-        let text = std::str::from_utf8(text).map_err(|_| Wrong("text that is not UTF-8"))?;
+        let text = std::str::from_utf8(text).map_err(|_| TermError("text that is not UTF-8"))?;
         Ok(PyString::new(self.0, text).into_any())
     }
 
@@ -103,12 +103,12 @@ impl<'py> Build for Values<'py> {
         if 2 * map.len() == pairs.len() {
             Ok(map.into_any())
         } else {
-            Err(Wrong("two keys that are one in Python").into())
+            Err(TermError("two keys that are one in Python").into())
         }
     }
 
     fn atom(&mut self, name: &[u8]) -> Made<'py> {
-        let name = std::str::from_utf8(name).map_err(|_| Wrong("an atom that is not UTF-8"))?;
+        let name = std::str::from_utf8(name).map_err(|_| TermError("an atom that is not UTF-8"))?;
         Ok(Bound::new(self.0, Atom { name: name.to_owned() })?.into_any())
     }
 

@@ -9,7 +9,7 @@ use pyo3::types::{
 };
 use thalweg_wire::messagepack::write;
 use thalweg_wire::term::write::{extended, large};
-use thalweg_wire::term::{self, DEPTH_MAX, Wrong, extension};
+use thalweg_wire::term::{self, DEPTH_MAX, TermError, extension};
 
 /// Appends a value.
 pub(crate) fn value(value: &Bound<'_, PyAny>, out: &mut Vec<u8>) -> PyResult<()> {
@@ -94,8 +94,8 @@ fn integer(number: &Bound<'_, PyInt>, out: &mut Vec<u8>) -> PyResult<()> {
 /// Why a value was not written.
 struct Stopped(PyErr);
 
-impl From<Wrong> for Stopped {
-    fn from(wrong: Wrong) -> Self {
+impl From<TermError> for Stopped {
+    fn from(wrong: TermError) -> Self {
         Self(PyValueError::new_err(wrong.0))
     }
 }

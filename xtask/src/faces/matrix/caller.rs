@@ -8,7 +8,9 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 use thalweg_wire::fault::Fault;
-use thalweg_wire::frame::{HEADER_BYTES, HELLO_BYTES, Header, Hello, Kind, LENGTH_MAX, VERSION, Welcome};
+use thalweg_wire::frame::{
+    FrameKind, HEADER_BYTES, HELLO_BYTES, Header, Hello, LENGTH_MAX, VERSION, Welcome,
+};
 
 /// A server that does not answer fails instead of hanging.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -81,7 +83,7 @@ impl Caller {
     }
 
     fn call(&mut self, id: u64, payload: &[u8]) -> Outcome {
-        self.send(Header::new(Kind::Request, id, 0), payload)
+        self.send(Header::new(FrameKind::Request, id, 0), payload)
     }
 
     fn next(&mut self) -> Result<Came, String> {
@@ -97,7 +99,7 @@ impl Caller {
     fn end(&mut self) -> Result<Came, String> {
         loop {
             let came = self.next()?;
-            if came.0.kind == Kind::End {
+            if came.0.kind == FrameKind::End {
                 return Ok(came);
             }
         }
@@ -168,15 +170,15 @@ fn in_turn(path: &Path) -> Outcome {
 
 fn id_in_use(path: &Path) -> Outcome {
     let mut caller = Caller::connect(path)?;
-    caller.send(Header { credit: 1, ..Header::new(Kind::Request, 5, 0) }, &frames::endless())?;
+    caller.send(Header { credit: 1, ..Header::new(FrameKind::Request, 5, 0) }, &frames::endless())?;
     let (first, _) = caller.next()?;
-    if (first.kind, first.id) != (Kind::Item, 5) {
+    if (first.kind, first.id) != (FrameKind::Item, 5) {
         return Err(format!("an item was expected: {first:?}"));
     }
     caller.call(5, &frames::endless())?;
     caller.ends(5, Fault::DuplicateId)?;
     // The first call goes on, and once it has ended its id is free.
-    caller.send(Header::new(Kind::Cancel, 5, 0), b"")?;
+    caller.send(Header::new(FrameKind::Cancel, 5, 0), b"")?;
     caller.end()?;
     caller.call(5, &frames::unknown_command())?;
     caller.ends(5, Fault::UnknownCommand)?;
@@ -193,7 +195,7 @@ fn too_long(path: &Path) -> Outcome {
 fn half(path: &Path) -> Outcome {
     let mut caller = Caller::connect(path)?;
     let frame = frames::unknown_command();
-    let header = Header::new(Kind::Request, 1, frame.len() as u32).encode();
+    let header = Header::new(FrameKind::Request, 1, frame.len() as u32).encode();
     caller.raw(&[&header[..], &frame[..frame.len() / 2]].concat())?;
     caller.socket.shutdown(std::net::Shutdown::Write).map_err(failed)?;
     caller.left()?;

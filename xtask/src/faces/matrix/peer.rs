@@ -7,7 +7,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::time::Duration;
 use thalweg_wire::fault::Fault;
-use thalweg_wire::frame::{HEADER_BYTES, HELLO_BYTES, Header, Kind, LENGTH_MAX, VERSION, Welcome};
+use thalweg_wire::frame::{FrameKind, HEADER_BYTES, HELLO_BYTES, Header, LENGTH_MAX, VERSION, Welcome};
 
 /// How long a client that is waited for may take: one that never comes fails instead of hanging.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -57,7 +57,7 @@ impl Visit {
     pub(super) fn request(&mut self) -> std::io::Result<u64> {
         loop {
             let header = self.next()?;
-            if header.kind == Kind::Request {
+            if header.kind == FrameKind::Request {
                 return Ok(header.id);
             }
         }
@@ -65,13 +65,13 @@ impl Visit {
 
     /// Ends a call.
     pub(super) fn end(&mut self, id: u64, fault: u16, payload: &[u8]) -> std::io::Result<()> {
-        let header = Header { fault, ..Header::new(Kind::End, id, payload.len() as u32) };
+        let header = Header { fault, ..Header::new(FrameKind::End, id, payload.len() as u32) };
         self.raw(&[&header.encode()[..], payload].concat())
     }
 
     /// Sends what is an item by its kind, whatever it carries.
     fn item(&mut self, id: u64, payload: &[u8]) -> std::io::Result<()> {
-        let header = Header::new(Kind::Item, id, payload.len() as u32);
+        let header = Header::new(FrameKind::Item, id, payload.len() as u32);
         self.raw(&[&header.encode()[..], payload].concat())
     }
 
@@ -148,7 +148,7 @@ pub(super) fn late(visit: &mut Visit) -> std::io::Result<()> {
     visit.answer(overdue)?;
     loop {
         let header = visit.next()?;
-        if header.kind == Kind::Cancel && header.id == given_up {
+        if header.kind == FrameKind::Cancel && header.id == given_up {
             break;
         }
     }
@@ -172,7 +172,7 @@ pub(super) fn half(visit: &mut Visit) -> std::io::Result<()> {
     visit.greet(0)?;
     let id = visit.request()?;
     let payload = frames::response();
-    let header = Header::new(Kind::End, id, payload.len() as u32);
+    let header = Header::new(FrameKind::End, id, payload.len() as u32);
     visit.raw(&header.encode())?;
     visit.raw(&payload[..payload.len() / 2])
 }

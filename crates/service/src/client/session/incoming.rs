@@ -146,7 +146,7 @@ impl Incoming {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use thalweg_wire::frame::Kind;
+    use thalweg_wire::frame::FrameKind;
 
     fn feed(incoming: &mut Incoming, mut bytes: &[u8]) -> usize {
         let room = incoming.room();
@@ -159,7 +159,7 @@ mod tests {
     #[test]
     fn a_length_alone_makes_little_room() {
         let mut incoming = Incoming::default();
-        feed(&mut incoming, &Header::new(Kind::End, 1, LENGTH_MAX).encode());
+        feed(&mut incoming, &Header::new(FrameKind::End, 1, LENGTH_MAX).encode());
         let header = incoming.header().unwrap().unwrap();
         assert_eq!(incoming.take(HEADER_BYTES, header.length as usize), None);
         assert!(incoming.room().capacity() <= 2 * AHEAD_BYTES);
@@ -177,7 +177,7 @@ mod tests {
                 if plain {
                     stream.extend((*length as u32).to_le_bytes());
                 } else {
-                    stream.extend(Header::new(Kind::End, id as u64, *length as u32).encode());
+                    stream.extend(Header::new(FrameKind::End, id as u64, *length as u32).encode());
                 }
                 stream.extend(std::iter::repeat_n(id as u8, *length));
             }

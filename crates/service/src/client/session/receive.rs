@@ -9,7 +9,7 @@ use crate::call::{CallId, EventKind};
 use crate::error::Error;
 use std::ops::Range;
 use thalweg_wire::fault::Fault;
-use thalweg_wire::frame::{FrameError, HEADER_BYTES, Header, Kind, LENGTH_BYTES};
+use thalweg_wire::frame::{FrameError, FrameKind, HEADER_BYTES, Header, LENGTH_BYTES};
 use thalweg_wire::messagepack::Reader;
 
 impl Session {
@@ -31,8 +31,8 @@ impl Session {
             let (call, length) = (CallId(header.id), header.length as usize);
             if header.length > self.bounds.frame_bytes_max {
                 self.incoming.pass_over(HEADER_BYTES + length);
-                if header.kind == Kind::Item && self.calls.is_current(call) {
-                    self.tell(Header::new(Kind::Cancel, call.0, 0));
+                if header.kind == FrameKind::Item && self.calls.is_current(call) {
+                    self.tell(Header::new(FrameKind::Cancel, call.0, 0));
                 }
                 if let Some(found) = self.too_long(call, length) {
                     return Ok(Some(found));
@@ -41,9 +41,9 @@ impl Session {
             }
             let Some(range) = self.incoming.take(HEADER_BYTES, length) else { return Ok(None) };
             match header.kind {
-                Kind::Item if self.calls.is_current(call) => {
+                FrameKind::Item if self.calls.is_current(call) => {
                     if let Some(why) = self.no_item(call, &range) {
-                        self.tell(Header::new(Kind::Cancel, call.0, 0));
+                        self.tell(Header::new(FrameKind::Cancel, call.0, 0));
                         self.end(call);
                         return Ok(Some(bad_answer(call, why)));
                     }
@@ -52,7 +52,7 @@ impl Session {
                     }
                     return Ok(Some(Found { call, kind: EventKind::Item, place: Place::Received(range) }));
                 }
-                Kind::End if self.calls.is_current(call) && self.end(call) => {
+                FrameKind::End if self.calls.is_current(call) && self.end(call) => {
                     let kind = match header.fault {
                         0 if names_item(self.incoming.frame(range.clone())) == Some(true) => {
                             return Ok(Some(bad_answer(call, "the last frame is an item")));
@@ -62,8 +62,8 @@ impl Session {
                     };
                     return Ok(Some(Found { call, kind, place: Place::Received(range) }));
                 }
-                Kind::Item | Kind::End => {}
-                Kind::Goodbye => self.draining = true,
+                FrameKind::Item | FrameKind::End => {}
+                FrameKind::Goodbye => self.draining = true,
                 kind => return Err(nonsense(FrameError::UnknownKind(kind as u8))),
             }
         }

@@ -29,7 +29,7 @@ fn hear(session: &mut Session, header: Header, payload: &[u8]) {
 }
 
 fn end(session: &mut Session, call: CallId, payload: &[u8]) {
-    hear(session, Header::new(Kind::End, call.number(), 0), payload);
+    hear(session, Header::new(FrameKind::End, call.number(), 0), payload);
 }
 
 /// What came next, as text.
@@ -229,8 +229,8 @@ fn nothing_is_left_to_say_of_a_call_that_ended_or_was_forgotten() {
 fn what_others_were_sent_is_kept_for_them_in_order() {
     let mut session = session(false);
     let (stream, call) = (ask(&mut session, b"a"), ask(&mut session, b"b"));
-    hear(&mut session, Header::new(Kind::Item, stream.number(), 0), b"1");
-    hear(&mut session, Header::new(Kind::Item, stream.number(), 0), b"2");
+    hear(&mut session, Header::new(FrameKind::Item, stream.number(), 0), b"1");
+    hear(&mut session, Header::new(FrameKind::Item, stream.number(), 0), b"2");
     end(&mut session, call, b"answer");
     end(&mut session, stream, b"3");
     let found = session.take(call).unwrap();
@@ -248,7 +248,7 @@ fn a_fault_at_the_end_is_read_with_its_message() {
     let mut session = session(false);
     let calls = [0; 3].map(|_| ask(&mut session, b"a"));
     let frame = error_frame("EchoErrorResponse", "ten o'clock");
-    let fault = |code| Header { fault: code, ..Header::new(Kind::End, 0, 0) };
+    let fault = |code| Header { fault: code, ..Header::new(FrameKind::End, 0, 0) };
     hear(&mut session, Header { id: calls[0].number(), ..fault(Fault::Draining as u16) }, &frame);
     hear(&mut session, Header { id: calls[1].number(), ..fault(Fault::Overloaded as u16) }, b"no frame");
     hear(&mut session, Header { id: calls[2].number(), ..fault(9_999) }, b"");
@@ -311,8 +311,8 @@ fn a_plain_item_too_long_fails_its_call_and_the_rest_of_the_stream_reaches_no_ot
 #[test]
 fn nonsense_ends_the_connection_and_not_the_program() {
     let frames: [&dyn Fn(&mut Session); 4] = [
-        &|session| hear(session, Header::new(Kind::Request, 1, 0), b""),
-        &|session| hear(session, Header::new(Kind::Credit, 1, 0), b""),
+        &|session| hear(session, Header::new(FrameKind::Request, 1, 0), b""),
+        &|session| hear(session, Header::new(FrameKind::Credit, 1, 0), b""),
         &|session| session.room().extend_from_slice(&[0xff; HEADER_BYTES]),
         &|session| session.room().extend_from_slice(&[0, 0, 0, 0, 3, 9, 0, 0].repeat(3)),
     ];
@@ -357,13 +357,13 @@ fn a_cancelled_call_still_ends_and_a_forgotten_one_is_never_heard_of() {
     session.cancel(cancelled);
     session.forget(forgotten);
     session.grant(forgotten, 5);
-    let told: Vec<(Kind, u64)> = session
+    let told: Vec<(FrameKind, u64)> = session
         .unsent()
         .chunks(HEADER_BYTES)
         .map(|bytes| Header::decode(bytes, 0).unwrap().unwrap())
         .map(|header| (header.kind, header.id))
         .collect();
-    assert_eq!(told, [(Kind::Cancel, cancelled.number()), (Kind::Cancel, forgotten.number())]);
+    assert_eq!(told, [(FrameKind::Cancel, cancelled.number()), (FrameKind::Cancel, forgotten.number())]);
     end(&mut session, forgotten, b"late");
     end(&mut session, cancelled, b"anyway");
     assert_eq!(next(&mut session), Some((cancelled, "end anyway".into())));
@@ -376,7 +376,7 @@ fn an_item_beyond_its_credit_ends_the_connection() {
     let early = ask(&mut session, b"");
     session.welcome(2);
     let later = ask(&mut session, b"");
-    let item = |call: CallId| Header::new(Kind::Item, call.number(), 0);
+    let item = |call: CallId| Header::new(FrameKind::Item, call.number(), 0);
     (0..2).for_each(|_| hear(&mut session, item(early), b""));
     (0..2).for_each(|_| hear(&mut session, item(later), b""));
     session.grant(later, 1);
@@ -396,10 +396,10 @@ fn a_stream_that_was_begun_before_the_welcome_has_the_credit_that_this_says() {
         session.grant(call, granted);
         session.welcome(3);
         for _ in 0..3 + granted {
-            hear(&mut session, Header::new(Kind::Item, call.number(), 0), b"x");
+            hear(&mut session, Header::new(FrameKind::Item, call.number(), 0), b"x");
             assert_eq!(next(&mut session), Some((call, "item x".into())));
         }
-        hear(&mut session, Header::new(Kind::Item, call.number(), 0), b"x");
+        hear(&mut session, Header::new(FrameKind::Item, call.number(), 0), b"x");
         assert_eq!(next(&mut session), None);
         assert!(
             session.take_broken().is_some_and(|why| why.fault == Fault::BadFrame),
@@ -417,7 +417,7 @@ fn a_length_beyond_the_bound_is_told_before_its_bytes_come() {
         if plain {
             session.room().extend_from_slice(&2_000_u32.to_le_bytes());
         } else {
-            session.room().extend_from_slice(&Header::new(Kind::End, call.number(), 2_000).encode());
+            session.room().extend_from_slice(&Header::new(FrameKind::End, call.number(), 2_000).encode());
         }
         assert!(session.is_ready() && session.is_ready_for(call), "who waits is told");
         assert_eq!(next(&mut session), Some((call, "frame_too_large".into())));
@@ -443,14 +443,14 @@ fn the_next_connection_has_a_credit_of_its_own() {
     assert_eq!(session.credit(), 0, "nobody has said anything yet");
     let call = ask(&mut session, b"");
     session.welcome(3);
-    (0..3).for_each(|_| hear(&mut session, Header::new(Kind::Item, call.number(), 0), b""));
+    (0..3).for_each(|_| hear(&mut session, Header::new(FrameKind::Item, call.number(), 0), b""));
     assert_eq!(std::iter::from_fn(|| session.next()).count(), 3);
     assert!(session.take_broken().is_none());
     assert_eq!(session.credit(), 3);
 }
 
 /// What this side told the server since it last sent.
-fn said(session: &mut Session) -> Vec<(Kind, u64)> {
+fn said(session: &mut Session) -> Vec<(FrameKind, u64)> {
     let unsent = session.unsent();
     let headers = unsent.chunks(HEADER_BYTES).map(|bytes| Header::decode(bytes, 0).unwrap().unwrap());
     let said = headers.map(|header| (header.kind, header.id)).collect();
@@ -467,7 +467,7 @@ fn an_item_of_a_call_that_one_frame_answers_fails_and_cancels_it() {
         let other = ask(&mut session, b"");
         session.sent(session.unsent().len());
         for _ in 0..3 {
-            hear(&mut session, Header::new(Kind::Item, call.number(), 0), frame);
+            hear(&mut session, Header::new(FrameKind::Item, call.number(), 0), frame);
         }
         end(&mut session, call, &response);
         end(&mut session, other, b"ok");
@@ -475,18 +475,18 @@ fn an_item_of_a_call_that_one_frame_answers_fails_and_cancels_it() {
         assert_eq!(told, Some("end ok".into()));
         assert_eq!(next(&mut session), Some((call, "bad_answer".into())));
         assert_eq!((next(&mut session), session.in_flight(), session.knows(call)), (None, 0, false));
-        assert_eq!(said(&mut session), [(Kind::Cancel, call.number())]);
+        assert_eq!(said(&mut session), [(FrameKind::Cancel, call.number())]);
     }
 }
 
 #[test]
 fn a_frame_whose_kind_and_tag_differ_is_a_bad_answer() {
     let (item, response) = (error_frame("EchoCountItem", "x"), error_frame("EchoCountResponse", "x"));
-    for (kind, frame, cancels) in [(Kind::Item, &response, true), (Kind::End, &item, false)] {
+    for (kind, frame, cancels) in [(FrameKind::Item, &response, true), (FrameKind::End, &item, false)] {
         let mut session = session(false);
         let call = ask(&mut session, b"");
         session.sent(session.unsent().len());
-        hear(&mut session, Header::new(Kind::Item, call.number(), 0), &item);
+        hear(&mut session, Header::new(FrameKind::Item, call.number(), 0), &item);
         hear(&mut session, Header::new(kind, call.number(), 0), frame);
         end(&mut session, call, &response);
         assert!(next(&mut session).is_some_and(|(of, what)| of == call && what.starts_with("item")));
@@ -544,7 +544,7 @@ proptest! {
         while !left.is_empty() {
             let at = order.next().map_or(0, |index| index.index(left.len()));
             let (call, items) = left[at];
-            let kind = if items == 0 { Kind::End } else { Kind::Item };
+            let kind = if items == 0 { FrameKind::End } else { FrameKind::Item };
             let payload = format!("{} {items}", call.number());
             stream.extend(Header::new(kind, call.number(), payload.len() as u32).encode());
             stream.extend(payload.as_bytes());

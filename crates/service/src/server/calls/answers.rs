@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use std::convert::Infallible;
 use std::fmt;
 use thalweg_reactor::{Handle, Key};
-use thalweg_wire::frame::Kind;
+use thalweg_wire::frame::FrameKind;
 
 /// Larger payloads are copied outside the lock.
 const SHARED_BYTES_MAX: usize = 16 * 1024;
@@ -35,7 +35,7 @@ pub(crate) struct Place {
 pub(crate) struct Piece {
     pub(crate) place: Place,
     /// An item or an end.
-    pub(crate) kind: Kind,
+    pub(crate) kind: FrameKind,
     /// The fault code of an end, or 0.
     pub(crate) fault: u16,
     payload: Payload,
@@ -123,7 +123,7 @@ impl Answers {
         &self.error_tag
     }
 
-    pub(crate) fn push(&self, place: Place, kind: Kind, fault: u16, frame: &[u8]) {
+    pub(crate) fn push(&self, place: Place, kind: FrameKind, fault: u16, frame: &[u8]) {
         let own = (frame.len() > SHARED_BYTES_MAX).then(|| frame.to_vec());
         let mut waiting = self.waiting.lock();
         if waiting.closed {

@@ -1,6 +1,6 @@
 //! How a connection's answers are framed.
 
-use thalweg_wire::frame::{HEADER_BYTES, Header, Kind, LENGTH_BYTES, LENGTH_MAX};
+use thalweg_wire::frame::{FrameKind, HEADER_BYTES, Header, LENGTH_BYTES, LENGTH_MAX};
 
 /// How one call's answers are framed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +37,7 @@ impl Framing {
         match self {
             Self::Plain => place.copy_from_slice(&length.to_le_bytes()),
             Self::Multiplexed(id) => {
-                let kind = if end.is_some() { Kind::End } else { Kind::Item };
+                let kind = if end.is_some() { FrameKind::End } else { FrameKind::Item };
                 let header = Header { fault: end.unwrap_or(0), ..Header::new(kind, id, length) };
                 place.copy_from_slice(&header.encode());
             }
@@ -65,8 +65,8 @@ mod tests {
         Framing::Multiplexed(9).write(&mut output, b"ab", None);
         Framing::Multiplexed(9).write(&mut output, b"", Some(12));
         let item = Header::decode(&output, 16).unwrap().unwrap();
-        assert_eq!(item, Header::new(Kind::Item, 9, 2));
+        assert_eq!(item, Header::new(FrameKind::Item, 9, 2));
         let end = Header::decode(&output[HEADER_BYTES + 2..], 16).unwrap().unwrap();
-        assert_eq!(end, Header { fault: 12, ..Header::new(Kind::End, 9, 0) });
+        assert_eq!(end, Header { fault: 12, ..Header::new(FrameKind::End, 9, 0) });
     }
 }

@@ -8,7 +8,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::task::Waker;
 use thalweg_wire::fault::Fault;
-use thalweg_wire::frame::{Kind, LENGTH_MAX};
+use thalweg_wire::frame::{FrameKind, LENGTH_MAX};
 use thalweg_wire::service::{self, Flow, error_frame};
 
 const TOO_LONG: &str = "the answer is longer than a frame can be";
@@ -94,7 +94,7 @@ impl Reply {
                     }
                     None => {
                         self.queues = true;
-                        call.answers().push(self.place, Kind::Item, 0, frame);
+                        call.answers().push(self.place, FrameKind::Item, 0, frame);
                         flow
                     }
                 }
@@ -191,7 +191,7 @@ impl Reply {
             Some(fault)
         };
         if self.queues || inline::write(&call, here).is_err() {
-            call.answers().push(self.place, Kind::End, fault, frame);
+            call.answers().push(self.place, FrameKind::End, fault, frame);
         }
     }
 }

@@ -18,7 +18,7 @@ use crate::server::connection::slot::Phase;
 use crate::server::engine::Engine;
 use thalweg_reactor::Key;
 use thalweg_wire::fault::Fault;
-use thalweg_wire::frame::{HEADER_BYTES, Header, Kind};
+use thalweg_wire::frame::{FrameKind, HEADER_BYTES, Header};
 
 /// Bytes of input that a connection which begins no call may have behind the request that waits.
 const AHEAD_BYTES_MAX: usize = 64 * 1024;
@@ -83,7 +83,7 @@ impl Engine {
                 NextFrame::TooLong { bytes, .. } if bytes <= ahead.len() => bytes,
                 NextFrame::Cancel(id) => {
                     if busy.in_flight.find(id).is_some() {
-                        busy.input.rewrite_ahead(&Header::new(Kind::Credit, id, 0).encode());
+                        busy.input.rewrite_ahead(&Header::new(FrameKind::Credit, id, 0).encode());
                         self.end_early(busy, key, id, Fault::Cancelled, "the client cancelled it");
                     }
                     HEADER_BYTES
@@ -92,7 +92,7 @@ impl Engine {
                     if let Some(begun) = busy.in_flight.find(id) {
                         let place = Place { key, id, serial: begun.serial };
                         self.grants.push((place, Grant::Items(items)));
-                        busy.input.rewrite_ahead(&Header::new(Kind::Credit, id, 0).encode());
+                        busy.input.rewrite_ahead(&Header::new(FrameKind::Credit, id, 0).encode());
                     }
                     HEADER_BYTES
                 }

@@ -8,7 +8,7 @@ use crate::server::engine::Engine;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
-use thalweg_reactor::{Interest, Key, Reason};
+use thalweg_reactor::{Interest, Key, RejectReason};
 use thalweg_transport::{Acceptor, Listener};
 use thalweg_wire::fault::Fault;
 
@@ -53,14 +53,14 @@ fn insert(
     interest: Interest,
 ) -> Result<Key, Error> {
     core.insert(descriptor, entry, interest).map_err(|rejected| match rejected.reason {
-        Reason::Full => Error::new(Fault::Overloaded, "too many endpoints for so few clients"),
+        RejectReason::Full => Error::new(Fault::Overloaded, "too many endpoints for so few clients"),
         // A file is always ready, and therefore cannot be waited for.
-        Reason::Kernel(error) if error.kind() == io::ErrorKind::PermissionDenied => Error::system(
+        RejectReason::Kernel(error) if error.kind() == io::ErrorKind::PermissionDenied => Error::system(
             Fault::BadArgument,
             "a file cannot be served: give a pipe, a socket or a terminal",
             error,
         ),
-        Reason::Kernel(error) => Error::from(error),
+        RejectReason::Kernel(error) => Error::from(error),
     })
 }
 

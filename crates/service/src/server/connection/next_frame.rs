@@ -1,7 +1,7 @@
 //! Which frame a connection's input begins with. Pure: bytes in, meaning out; nothing is consumed here.
 
 use thalweg_wire::fault::Fault;
-use thalweg_wire::frame::{HEADER_BYTES, Header, Kind, LENGTH_BYTES, LENGTH_MAX};
+use thalweg_wire::frame::{FrameKind, HEADER_BYTES, Header, LENGTH_BYTES, LENGTH_MAX};
 
 /// What comes next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,21 +68,23 @@ pub(crate) fn multiplexed(unread: &[u8], length_max: u32) -> NextFrame {
     };
     let wrong = NextFrame::Wrong { id: header.id, fault: Fault::BadFrame };
     match header.kind {
-        Kind::Request if header.length > length_max => {
+        FrameKind::Request if header.length > length_max => {
             NextFrame::TooLong { id: header.id, bytes: HEADER_BYTES + header.length as usize }
         }
-        Kind::Request if unread.len() - HEADER_BYTES < header.length as usize => NextFrame::More,
-        Kind::Request => NextFrame::Request(RequestHead {
+        FrameKind::Request if unread.len() - HEADER_BYTES < header.length as usize => NextFrame::More,
+        FrameKind::Request => NextFrame::Request(RequestHead {
             head: HEADER_BYTES,
             length: header.length as usize,
             id: header.id,
             deadline_ms: header.deadline_ms,
             credit: header.credit,
         }),
-        Kind::Cancel if header.length == 0 => NextFrame::Cancel(header.id),
-        Kind::Credit if header.length == 0 => NextFrame::Credit(header.id, header.credit),
+        FrameKind::Cancel if header.length == 0 => NextFrame::Cancel(header.id),
+        FrameKind::Credit if header.length == 0 => NextFrame::Credit(header.id, header.credit),
         // A server's own kinds, or bytes behind what has none.
-        Kind::Cancel | Kind::Credit | Kind::Item | Kind::End | Kind::Goodbye => wrong,
+        FrameKind::Cancel | FrameKind::Credit | FrameKind::Item | FrameKind::End | FrameKind::Goodbye => {
+            wrong
+        }
     }
 }
 
@@ -128,16 +130,20 @@ mod tests {
 
     #[test]
     fn a_servers_own_kinds_and_payloads_of_what_has_none_are_wrong() {
-        for (kind, length) in
-            [(Kind::Item, 0), (Kind::End, 0), (Kind::Goodbye, 0), (Kind::Cancel, 1), (Kind::Credit, 1)]
-        {
+        for (kind, length) in [
+            (FrameKind::Item, 0),
+            (FrameKind::End, 0),
+            (FrameKind::Goodbye, 0),
+            (FrameKind::Cancel, 1),
+            (FrameKind::Credit, 1),
+        ] {
             let header = Header::new(kind, 5, length);
             assert_eq!(multiplexed(&header.encode(), 64), NextFrame::Wrong { id: 5, fault: Fault::BadFrame });
         }
-        let credit = Header { credit: 3, ..Header::new(Kind::Credit, 5, 0) };
+        let credit = Header { credit: 3, ..Header::new(FrameKind::Credit, 5, 0) };
         assert_eq!(multiplexed(&credit.encode(), 64), NextFrame::Credit(5, 3));
-        assert_eq!(multiplexed(&Header::new(Kind::Cancel, 5, 0).encode(), 64), NextFrame::Cancel(5));
-        let mut unknown = Header::new(Kind::Request, 5, 0).encode();
+        assert_eq!(multiplexed(&Header::new(FrameKind::Cancel, 5, 0).encode(), 64), NextFrame::Cancel(5));
+        let mut unknown = Header::new(FrameKind::Request, 5, 0).encode();
         unknown[4] = 99;
         assert_eq!(multiplexed(&unknown, 64), NextFrame::Wrong { id: 5, fault: Fault::BadFrame });
     }

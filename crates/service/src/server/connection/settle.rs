@@ -12,7 +12,7 @@ use crate::server::collector::{ServerCore, client};
 use crate::server::connection::busy::Busy;
 use crate::server::engine::Engine;
 use thalweg_reactor::Key;
-use thalweg_wire::frame::Kind;
+use thalweg_wire::frame::FrameKind;
 
 impl Engine {
     /// Takes everything that was answered so far.
@@ -27,7 +27,7 @@ impl Engine {
     }
 
     fn settle(&mut self, core: &mut ServerCore, piece: &Piece, payload: &[u8]) {
-        let end = (piece.kind == Kind::End).then_some(piece.fault);
+        let end = (piece.kind == FrameKind::End).then_some(piece.fault);
         let place = piece.place;
         if end.is_some() {
             self.statistics.in_flight -= 1;

@@ -51,7 +51,7 @@ impl Server {
         loop {
             let (head, header) = if plain {
                 let Some(length) = self.bytes.first_chunk::<LENGTH_BYTES>() else { break };
-                (LENGTH_BYTES, Header::new(Kind::Request, 0, u32::from_le_bytes(*length)))
+                (LENGTH_BYTES, Header::new(FrameKind::Request, 0, u32::from_le_bytes(*length)))
             } else {
                 let Some(header) = Header::decode(&self.bytes, 8).unwrap() else { break };
                 (HEADER_BYTES, header)
@@ -61,7 +61,7 @@ impl Server {
                 break;
             }
             let frame: Vec<u8> = self.bytes.drain(..end).skip(head).collect();
-            if header.kind == Kind::Request {
+            if header.kind == FrameKind::Request {
                 whole.push(u64::from_le_bytes(frame.try_into().unwrap()));
             }
         }
