@@ -1,7 +1,7 @@
 //! Erlang's terms: whatever is read is written again, and read again as the same.
 
 use thalweg_wire::messagepack::write as plain;
-use thalweg_wire::term::{Build, Wrong, extension, read, read_items, write};
+use thalweg_wire::term::{Build, TermError, extension, read, read_items, write};
 
 /// A term is one when it is written and read again.
 pub fn terms(data: &[u8]) {
@@ -25,7 +25,7 @@ fn put(out: &mut Vec<u8>, items: &[Vec<u8>]) {
 
 impl Build for Writer {
     type Value = Vec<u8>;
-    type Error = Wrong;
+    type Error = TermError;
 
     fn none(&mut self) -> Vec<u8> {
         vec![0xc0]
@@ -43,7 +43,7 @@ impl Build for Writer {
         written(|out| plain::u64(out, &value))
     }
 
-    fn large(&mut self, is_negative: bool, magnitude: &[u8]) -> Result<Vec<u8>, Wrong> {
+    fn large(&mut self, is_negative: bool, magnitude: &[u8]) -> Result<Vec<u8>, TermError> {
         Ok(written(|out| write::large(out, is_negative, magnitude)))
     }
 
@@ -51,8 +51,8 @@ impl Build for Writer {
         written(|out| plain::f64(out, &value))
     }
 
-    fn text(&mut self, text: &[u8]) -> Result<Vec<u8>, Wrong> {
-        let text = std::str::from_utf8(text).map_err(|_| Wrong("no text"))?;
+    fn text(&mut self, text: &[u8]) -> Result<Vec<u8>, TermError> {
+        let text = std::str::from_utf8(text).map_err(|_| TermError("no text"))?;
         Ok(written(|out| plain::string(out, text)))
     }
 
@@ -60,38 +60,38 @@ impl Build for Writer {
         written(|out| plain::bytes(out, bytes))
     }
 
-    fn list(&mut self, items: Vec<Vec<u8>>) -> Result<Vec<u8>, Wrong> {
+    fn list(&mut self, items: Vec<Vec<u8>>) -> Result<Vec<u8>, TermError> {
         Ok(written(|out| {
             plain::list_header(out, items.len());
             put(out, &items);
         }))
     }
 
-    fn tuple(&mut self, items: Vec<Vec<u8>>) -> Result<Vec<u8>, Wrong> {
+    fn tuple(&mut self, items: Vec<Vec<u8>>) -> Result<Vec<u8>, TermError> {
         let mut out = Vec::new();
         write::tuple(&mut out, items.len(), |out| {
             put(out, &items);
-            Ok::<(), Wrong>(())
+            Ok::<(), TermError>(())
         })?;
         Ok(out)
     }
 
-    fn map(&mut self, pairs: Vec<Vec<u8>>) -> Result<Vec<u8>, Wrong> {
+    fn map(&mut self, pairs: Vec<Vec<u8>>) -> Result<Vec<u8>, TermError> {
         Ok(written(|out| {
             plain::map_header(out, pairs.len() / 2);
             put(out, &pairs);
         }))
     }
 
-    fn atom(&mut self, name: &[u8]) -> Result<Vec<u8>, Wrong> {
+    fn atom(&mut self, name: &[u8]) -> Result<Vec<u8>, TermError> {
         Ok(written(|out| write::extended(out, extension::ATOM, name)))
     }
 
-    fn pid(&mut self, form: &[u8]) -> Result<Vec<u8>, Wrong> {
+    fn pid(&mut self, form: &[u8]) -> Result<Vec<u8>, TermError> {
         Ok(written(|out| write::extended(out, extension::PID, form)))
     }
 
-    fn reference(&mut self, form: &[u8]) -> Result<Vec<u8>, Wrong> {
+    fn reference(&mut self, form: &[u8]) -> Result<Vec<u8>, TermError> {
         Ok(written(|out| write::extended(out, extension::REFERENCE, form)))
     }
 }

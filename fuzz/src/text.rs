@@ -3,8 +3,9 @@
 use serde::de::IgnoredAny;
 use serde_json::Value;
 use thalweg_codegen::{Arguments, Language, generate};
+use thalweg_wire::etag::{self, Comparison};
 use thalweg_wire::host::Hosts;
-use thalweg_wire::{decimal, etag, json, jsonrpc, media, path, query, rfc3339, token::Token};
+use thalweg_wire::{decimal, json, jsonrpc, media, path, query, rfc3339, token::Token};
 
 /// A body is messages exactly if it is JSON, and holds what it held.
 pub fn json(data: &[u8]) {
@@ -61,7 +62,12 @@ pub fn names(data: &[u8]) {
     if let Some(token) = Token::parse(data) {
         assert_eq!(token.encode(), data);
     }
-    let _ = (decimal::parse(data, u64::MAX), etag::matches(data, b"\"1:2:3\""));
+    let _ = decimal::parse(data, u64::MAX);
+    let is_listed = |comparison| etag::matches(data, comparison, |tag| tag == b"\"1:2:3\"");
+    assert!(
+        !is_listed(Comparison::Strong) || is_listed(Comparison::Weak),
+        "what is one strongly is one weakly"
+    );
     if let Some(media) = media::parse(data) {
         assert!(media.contains('/') && media::kind(media) == media::kind(&media.to_ascii_uppercase()));
     }

@@ -2,7 +2,7 @@
 //! alone.
 
 use crate::record::{self, RECORD_BYTES_MIN};
-use crate::sse::{Events, Said};
+use crate::sse::{Events, SseLine};
 use thalweg_wire::sse::read::Control;
 
 /// Events say the same wherever pieces end, which the first byte says; and so does what a server writes of
@@ -22,8 +22,8 @@ fn told(pieces: &[&[u8]]) -> Vec<(bool, Vec<u8>)> {
     for piece in pieces {
         events.push(piece, |said| {
             told.push(match said {
-                Said::Data(data) => (false, data.to_vec()),
-                Said::Control(data) => (true, data.to_vec()),
+                SseLine::Data(data) => (false, data.to_vec()),
+                SseLine::Control(data) => (true, data.to_vec()),
             });
         });
     }
