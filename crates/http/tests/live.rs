@@ -81,8 +81,7 @@ fn events_follow_the_topic_and_end_when_it_closes() {
     server.append("two");
     let second = event("two", 6);
     assert_eq!(client.chunks(|body| body.len() >= second.len()), second.as_bytes());
-    server.shared.lock().unwrap().closed = true;
-    server.append("end");
+    server.append_last("end");
     assert_eq!(client.chunks(|_| false), event("end", 9).as_bytes());
     // The response ended, the connection did not.
     client.get("/echo");
@@ -110,8 +109,7 @@ fn events_for_an_old_peer_end_with_the_connection() {
     let mut client = server.connect();
     client.send("GET /sse/0 HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
     server.until("parked", |counts| counts.subscribed == 1 && counts.quiet >= 1);
-    server.shared.lock().unwrap().closed = true;
-    server.append("two");
+    server.append_last("two");
     let answer = client.answer();
     assert_eq!((answer.field("connection"), answer.field("transfer-encoding")), (Some("close"), None));
     assert_eq!(answer.text(), event("one", 3) + &event("two", 6));
@@ -248,8 +246,7 @@ fn a_slow_reader_that_catches_up_has_missed_nothing() {
     for _ in 0..30 {
         server.append(&piece);
     }
-    server.shared.lock().unwrap().closed = true;
-    server.append("end");
+    server.append_last("end");
     slow.head(false);
     let text = String::from_utf8(slow.chunks(|_| false)).unwrap();
     let data: usize =

@@ -52,8 +52,7 @@ fn scene(batched_sends: bool, subscribers: usize, event_bytes_max: usize, pieces
         assert!(data_of(&String::from_utf8(body).unwrap()) == told);
     }
     let writes = server.counts().calls.writes - before;
-    server.shared.lock().unwrap().closed = true;
-    server.append(&pieces[pieces.len() - 1]);
+    server.append_last(&pieces[pieces.len() - 1]);
     let all = pieces.concat();
     for client in &mut modern {
         let rest = String::from_utf8(client.chunks(|_| false)).unwrap();
