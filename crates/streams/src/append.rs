@@ -94,14 +94,14 @@ impl<S: Store> Streams<S> {
                 return Some(self.answer_settled(stream, response));
             }
         };
-        if let Some(problem) = input.conditions.refuse_write(found) {
-            return Some(self.answer_settled(stream, problem.respond()));
-        }
         if content.is_none() {
             match input.content(config) {
                 Ok(made) => *content = Some(made),
                 Err(problem) => return Some(self.answer_settled(stream, problem.respond())),
             }
+        }
+        if let Some(problem) = input.conditions.refuse_write(found) {
+            return Some(self.answer_settled(stream, problem.respond()));
         }
         let payload = content.as_deref().unwrap_or_default();
         let commit = Commit {

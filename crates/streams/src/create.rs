@@ -80,9 +80,6 @@ impl<S: Store> Streams<S> {
                     return Self::answer_after(missing.ticket, Problem::too_many().respond());
                 }
                 Err(missing) => {
-                    if let Some(problem) = asked.conditions.refuse_create() {
-                        return Self::answer_after(missing.ticket, problem.respond());
-                    }
                     let plan = match self.plan(&asked, now) {
                         Ok(plan) => plan,
                         Err(ForkHalt::Moved) => continue,
@@ -91,7 +88,14 @@ impl<S: Store> Streams<S> {
                             return Self::answer_after(ticket, problem.respond());
                         }
                     };
-                    if let Some(answer) = self.create_new(name, &plan, &asked, request, &mut content, now) {
+                    let payload = match content.kept_by(&plan.config) {
+                        Ok(payload) => payload,
+                        Err(problem) => return Answer::Respond(problem.respond()),
+                    };
+                    if let Some(problem) = asked.conditions.refuse_create() {
+                        return Self::answer_after(missing.ticket, problem.respond());
+                    }
+                    if let Some(answer) = self.create_new(name, &plan, &asked, request, payload, now) {
                         return answer;
                     }
                 }
@@ -126,19 +130,15 @@ impl<S: Store> Streams<S> {
         plan: &Plan<S::Stream>,
         asked: &CreateRequest<'_>,
         request: &Request<'_>,
-        content: &mut Content<'_>,
+        payload: &[u8],
         now: Now,
     ) -> Option<Answer<S::Stream>> {
-        let content = match content.kept_by(&plan.config) {
-            Ok(content) => content,
-            Err(problem) => return Some(Answer::Respond(problem.respond())),
-        };
-        let suffix = if content.is_empty() { b"" } else { suffix(&plan.config) };
+        let suffix = if payload.is_empty() { b"" } else { suffix(&plan.config) };
         // PROTOCOL 5.1: created closed, the body is the complete and final content; one commit does both.
         let (time_us, closed, retain) = (now.time_us, asked.closed, asked.retain.note());
         let note = retain.as_ref().map(|value| (RETAIN_NOTE, &value[..]));
         let notes = note.as_slice();
-        let first = Commit { payload: content, suffix, close: closed, time_us, notes, ..Commit::default() };
+        let first = Commit { payload, suffix, close: closed, time_us, notes, ..Commit::default() };
         match self.store.create(name.as_bytes(), &plan.config, plan.fork.as_ref(), &first) {
             Ok((stream, receipt)) => {
                 if let Some(subscriptions) = &self.subscriptions {

@@ -147,7 +147,7 @@ impl<S: Store> Streams<S> {
         let config = self.store.config(stream);
         let incarnation = self.store.incarnation(stream);
         let found = FoundStream { stream: stream.clone(), state, config, incarnation };
-        // They were judged when it was asked: what has come since is no answer that the client had.
+        // Conditions are judged for an answer at once: what has come since, the client cannot have.
         let polled = self.poll(&found, live, Conditions::default(), now);
         polled.unwrap_or_else(|error| Some(Problem::from(&error).respond()))
     }

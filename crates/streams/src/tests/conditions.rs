@@ -96,6 +96,11 @@ fn what_is_refused_anyway_is_refused_as_ever() {
     for method in [Method::Post, Method::Delete, Method::Get, Method::Head] {
         assert_eq!(world.call(method, &path("none"), &[TEXT, other], "+").status, 404, "{method:?}");
     }
+    // What comes with the request is judged before what it asks for of the stream.
+    world.put("json", "application/json", "[1]");
+    let broken = [("Content-Type", "application/json"), other];
+    assert_eq!(world.call(Method::Post, &path("json"), &broken, "[").status, 400);
+    assert_eq!(world.call(Method::Put, &path("none"), &broken, "[").status, 400);
     // But there is nothing that `*` could stand for.
     assert_eq!(world.call(Method::Put, &path("none"), &[TEXT, ("If-Match", "*")], "").status, 412);
     assert_eq!(world.head("none").status, 404);
