@@ -152,7 +152,13 @@ fn a_start_that_is_refused_leaves_no_new_store_behind() {
     for (there, names) in [("empty", 0), ("mounted", 1)] {
         assert_eq!(std::fs::read_dir(at(there)).unwrap().count(), names, "{there}");
     }
-    // The address may lie in the directory that is made.
+    // Also where the address lies in the directory.
+    std::fs::write(at("empty/file"), "").unwrap();
+    refused(&["--listen", &format!("unix:{}", at("empty/file"))], &at("empty"), "cannot listen at");
+    assert_eq!(std::fs::read_dir(at("empty")).unwrap().count(), 1);
+    // An address may lie in a directory that is made, the store's or one around it.
+    let around = format!("unix:{}", at("around/http.sock"));
+    Server::start(Path::new(&at("around/data")), &around, &[]).end();
     let inside = format!("unix:{}", at("new/http.sock"));
     let server = Server::start(Path::new(&at("new")), &inside, &[]);
     assert_eq!(says(&inside, &["create", "a"]), "created a\n");

@@ -12,8 +12,9 @@
 //! Then [`run`](crate::run) takes over. Between two steps the code that the last one ran is released, so that
 //! the most memory a start ever takes is what one step does ([`step`]).
 //!
-//! A start that fails leaves nothing behind: configuration and addresses are judged before a new store is
-//! made, and until a reactor serves, nothing was acknowledged and the store is closed in order.
+//! Configuration and addresses are judged before a new store is made: a start that is refused for them leaves
+//! nothing behind. Until all is open that threads will serve, nothing was acknowledged, and a start that fails
+//! closes the store in order; one that fails later, for want of a thread, leaves the store as a kill does.
 
 mod address;
 mod error;

@@ -28,8 +28,7 @@ pub(super) fn check(options: &ServeOptions, plan: &Plan) -> Result<(), ServerErr
     for address in plan.streams.iter().chain(&plan.rpc) {
         let free = match address {
             ListenAddress::Tcp(address) | ListenAddress::Tls(address) => check_tcp(*address),
-            ListenAddress::Unix(path) if is_inside(path, &options.data) => Ok(()),
-            ListenAddress::Unix(path) => Listener::unix(path).map(drop),
+            ListenAddress::Unix(path) => check_unix(path, &options.data),
         };
         free.map_err(|error| ServerError::Listen(plan.spoken(address.clone()), error))?;
     }
@@ -50,9 +49,17 @@ fn check_tcp(address: SocketAddr) -> io::Result<()> {
     if address.port() == 0 { Ok(()) } else { Listener::tcp(address, 1).map(drop) }
 }
 
-/// Whether a path lies in the store's directory, which is still to be made.
-fn is_inside(path: &Path, data: &Path) -> bool {
-    let parent =
-        path.parent().and_then(|parent| if parent == Path::new("") { None } else { absolute(parent).ok() });
-    parent.is_some() && parent == absolute(data).ok()
+fn check_unix(path: &Path, data: &Path) -> io::Result<()> {
+    match Listener::unix(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound && is_made_with(path, data) => Ok(()),
+        looked => looked.map(drop),
+    }
+}
+
+/// Whether the directory of a path is made when the store is: it is the store's, or the store's lies in it.
+fn is_made_with(path: &Path, data: &Path) -> bool {
+    match (path.parent().map(absolute), absolute(data)) {
+        (Some(Ok(parent)), Ok(data)) => data.starts_with(parent),
+        _ => false,
+    }
 }
