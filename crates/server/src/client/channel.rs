@@ -16,15 +16,10 @@ const READ_BYTES: usize = 16 * 1024;
 /// Where a server is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Endpoint {
-    /// A TCP address.
-    Tcp(String),
-    /// A TCP address, and the name that the server there has to prove.
-    Tls {
-        /// With a port.
-        address: String,
-        /// Without one.
-        name: String,
-    },
+    /// At a TCP port of a host.
+    Tcp { host: String, port: u16 },
+    /// At a TCP port of a host, with the name that the server there has to prove.
+    Tls { host: String, port: u16, name: String },
     /// A Unix socket.
     Unix(PathBuf),
 }
@@ -47,14 +42,14 @@ impl Channel {
                 stream.set_write_timeout(Some(ANSWER_TIMEOUT))?;
                 Ok(Self::Unix(stream))
             }
-            Endpoint::Tcp(address) => connect(address).map(Self::Tcp),
-            Endpoint::Tls { address, name } => {
+            Endpoint::Tcp { host, port } => connect(host, *port).map(Self::Tcp),
+            Endpoint::Tls { host, port, name } => {
                 let peer = match trust {
                     Some(trust) => Peer::new(trust, name)?,
                     None => Peer::new(&Trust::of_system()?, name)?,
                 };
                 let mut sealed =
-                    Sealed { stream: connect(address)?, peer, opened: Vec::new(), at: 0, ended: false };
+                    Sealed { stream: connect(host, *port)?, peer, opened: Vec::new(), at: 0, ended: false };
                 sealed.shake_hands()?;
                 Ok(Self::Tls(Box::new(sealed)))
             }
@@ -81,9 +76,9 @@ impl Channel {
     }
 }
 
-fn connect(address: &str) -> io::Result<TcpStream> {
+fn connect(host: &str, port: u16) -> io::Result<TcpStream> {
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-    for address in address.to_socket_addrs()? {
+    for address in (host, port).to_socket_addrs()? {
         match TcpStream::connect_timeout(&address, CONNECT_TIMEOUT) {
             Ok(stream) => {
                 stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;

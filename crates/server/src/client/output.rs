@@ -118,8 +118,9 @@ impl Printer {
     /// # Errors
     /// [`Failure::Event`] for messages that are no JSON array; standard output cannot be written.
     pub(super) fn print(self, content: &[u8], next: &str, closed: bool) -> Result<Option<()>, Failure> {
-        let is_empty = content.is_empty() || self.messages && messages(content)?.is_empty();
-        if is_empty && !closed { Ok(Some(())) } else { self.print_whatever_came(content, next, closed) }
+        let messages = self.messages_in(content)?;
+        let is_empty = messages.as_ref().map_or(content.is_empty(), Vec::is_empty);
+        if is_empty && !closed { Ok(Some(())) } else { self.print_part(content, messages, next, closed) }
     }
 
     /// As [`Printer::print`], also of a part that is empty: a program learns the offset at which to continue.
@@ -129,7 +130,21 @@ impl Printer {
         next: &str,
         closed: bool,
     ) -> Result<Option<()>, Failure> {
-        let messages = if self.messages { Some(messages(content)?) } else { None };
+        self.print_part(content, self.messages_in(content)?, next, closed)
+    }
+
+    /// The messages of a part, of a stream that holds some.
+    fn messages_in(self, content: &[u8]) -> Result<Option<Vec<&RawValue>>, Failure> {
+        if self.messages { messages(content).map(Some) } else { Ok(None) }
+    }
+
+    fn print_part(
+        self,
+        content: &[u8],
+        messages: Option<Vec<&RawValue>>,
+        next: &str,
+        closed: bool,
+    ) -> Result<Option<()>, Failure> {
         let mut out = Vec::with_capacity(content.len() + 2);
         match (self.output, messages) {
             (Output::Json, messages) => {

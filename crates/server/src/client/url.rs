@@ -42,9 +42,15 @@ impl Url {
             // A path in front of every target has none.
             return Err(bad());
         }
-        let name = if parts.is_bracketed() { format!("[{}]", parts.host) } else { parts.host.to_owned() };
-        let address = format!("{name}:{}", parts.port_or_own());
-        let endpoint = if parts.secure { Endpoint::Tls { address, name } } else { Endpoint::Tcp(address) };
+        let (host, port) = (parts.host_to_resolve().into_owned(), parts.port_or_own());
+        let endpoint = if parts.secure {
+            // No certificate names a zone: it is this machine's own name of a network.
+            let name = parts.host.split('%').next().unwrap_or_default();
+            let name = if parts.is_bracketed() { format!("[{name}]") } else { name.to_owned() };
+            Endpoint::Tls { host, port, name }
+        } else {
+            Endpoint::Tcp { host, port }
+        };
         Ok(Self {
             text: text.to_owned(),
             endpoint,
@@ -97,11 +103,18 @@ mod tests {
     fn urls() {
         let url = Url::parse("http://localhost:4437/base/").unwrap();
         assert_eq!((url.host.as_str(), url.prefix.as_str()), ("localhost:4437", "/base"));
-        assert_eq!(url.endpoint, Endpoint::Tcp("localhost:4437".into()));
-        assert_eq!(Url::parse("http://h").unwrap().endpoint, Endpoint::Tcp("h:80".into()));
-        let tls = |address: &str, name: &str| Endpoint::Tls { address: address.into(), name: name.into() };
-        assert_eq!(Url::parse("https://h").unwrap().endpoint, tls("h:443", "h"));
-        assert_eq!(Url::parse("https://[::1]:1/x").unwrap().endpoint, tls("[::1]:1", "[::1]"));
+        let tcp = |host: &str, port| Endpoint::Tcp { host: host.into(), port };
+        assert_eq!(url.endpoint, tcp("localhost", 4437));
+        assert_eq!(Url::parse("http://h").unwrap().endpoint, tcp("h", 80));
+        let tls = |host: &str, port, name: &str| Endpoint::Tls { host: host.into(), port, name: name.into() };
+        assert_eq!(Url::parse("https://h").unwrap().endpoint, tls("h", 443, "h"));
+        assert_eq!(Url::parse("https://[::1]:1/x").unwrap().endpoint, tls("::1", 1, "[::1]"));
+        for zoned in ["[fe80::1%25eth0]", "[fe80::1%eth0]"] {
+            let url = Url::parse(&format!("http://{zoned}:1")).unwrap();
+            assert_eq!((url.endpoint, url.host.as_str()), (tcp("fe80::1%eth0", 1), "[fe80::1]:1"), "{zoned}");
+            let url = Url::parse(&format!("https://{zoned}")).unwrap();
+            assert_eq!(url.endpoint, tls("fe80::1%eth0", 443, "[fe80::1]"), "{zoned}");
+        }
         assert_eq!(Url::parse("unix:/run/t.sock").unwrap().endpoint, Endpoint::Unix("/run/t.sock".into()));
         for bad in [
             "",
