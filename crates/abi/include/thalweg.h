@@ -528,11 +528,12 @@ struct thalweg_server_statistics {
    */
   uint64_t in_flight_bytes;
   /**
-   * Requests that came.
+   * Requests that came, but those that were too long to be taken.
    */
   uint64_t requests;
   /**
-   * Calls that ended, refused ones included.
+   * Of these, those whose calls ended: answered, refused, cancelled, overdue, or left by a client that is
+   * gone.
    */
   uint64_t answers;
   /**

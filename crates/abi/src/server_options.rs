@@ -51,9 +51,10 @@ pub struct ThalwegServerStatistics {
     pub in_flight: u64,
     /// Bytes of their requests, as far as their clients are connected.
     pub in_flight_bytes: u64,
-    /// Requests that came.
+    /// Requests that came, but those that were too long to be taken.
     pub requests: u64,
-    /// Calls that ended, refused ones included.
+    /// Of these, those whose calls ended: answered, refused, cancelled, overdue, or left by a client that is
+    /// gone.
     pub answers: u64,
     /// System calls that read.
     pub reads: u64,
