@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-/// Where something stands that came to wait.
+/// What becomes of a value that comes to wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "what need not wait is given back"]
 pub enum Admission<T> {
@@ -155,7 +155,7 @@ mod tests {
             for (name, step) in steps.into_iter().enumerate() {
                 match step {
                     Step::Wait(ticket) => {
-                        let stands = if ticket <= completed {
+                        let admission = if ticket <= completed {
                             Admission::Complete(name)
                         } else if failed {
                             Admission::Failed(name)
@@ -163,7 +163,7 @@ mod tests {
                             model.entry(ticket).or_default().push(name);
                             Admission::Waits
                         };
-                        prop_assert_eq!(queue.wait(ticket, name), stands);
+                        prop_assert_eq!(queue.wait(ticket, name), admission);
                     }
                     Step::Complete(up_to) => {
                         completed = completed.max(up_to);

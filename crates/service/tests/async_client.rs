@@ -427,7 +427,10 @@ fn a_waker_that_panics_keeps_no_other_future_asleep() {
     let waker = Waker::from(Arc::new(Tells(Mutex::new(woken))));
     assert!(whole.poll_next(&mut Context::from_waker(&waker)).is_pending());
     ask.send(()).unwrap();
-    while client.drive(Wait::Until(Instant::now() + Duration::from_secs(60))).unwrap() == 0 {}
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while client.drive(Wait::Until(deadline)).unwrap() == 0 {
+        assert!(Instant::now() < deadline, "nothing was told");
+    }
     wakes.try_recv().unwrap();
     for frames in [&mut broken, &mut whole] {
         assert!(frames.poll_next(&mut Context::from_waker(Waker::noop())).is_ready());

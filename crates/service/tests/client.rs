@@ -137,7 +137,6 @@ fn a_flush_tells_a_foreign_loop_again_of_what_was_not_taken() {
     }
 }
 
-/// A plain client with a stream of a thousand items, 64 MiB in all, and a call behind it.
 #[test]
 fn what_a_flush_could_not_write_leaves_by_the_loop_once_there_is_room() {
     for way in WAYS {
@@ -160,6 +159,7 @@ fn what_a_flush_could_not_write_leaves_by_the_loop_once_there_is_room() {
     }
 }
 
+/// A plain client with a stream of a thousand items, 64 MiB in all, and a call behind it.
 fn behind_a_long_stream() -> (Serving, Client, CallId, CallId) {
     let (endpoint, peer) = serve(Way::Plain, |peer| {
         let (stream, answered) = (peer.request(), peer.request());

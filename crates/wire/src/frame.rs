@@ -281,7 +281,7 @@ impl Header {
     ///
     /// ```
     /// # use thalweg_wire::frame::{FrameKind, Header};
-    /// let header = Header { deadline_ms: 250, ..Header::new(Kind::Request, 7, 3) };
+    /// let header = Header { deadline_ms: 250, ..Header::new(FrameKind::Request, 7, 3) };
     /// let mut bytes = header.encode().to_vec();
     /// bytes.extend_from_slice(b"abc");
     /// assert_eq!(Header::decode(&bytes, 1_024), Ok(Some(header)));

@@ -29,8 +29,8 @@ impl From<&Refusal> for Problem<'static> {
     }
 }
 
-/// The lines of every refusal with that status: it is not cached, and when to come again: soon, or where
-/// somebody has to make room first, later.
+/// The lines of every refusal with that status: that it is not cached, and when to come again: after a second
+/// for what a moment changes (503), after a minute where room has to be made first (429).
 pub const fn lines(status: u16) -> &'static [u8] {
     match status {
         429 => b"Cache-Control: no-store\r\nRetry-After: 60\r\n",

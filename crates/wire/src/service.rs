@@ -277,7 +277,7 @@ pub enum Flow {
     /// The item was taken, but the client is not ready for another yet: see [`Reply::changed`]. A handler
     /// that goes on regardless has its call ended before long.
     Wait,
-    /// The client is gone: end the call.
+    /// The answer is not wanted any more: end the call.
     Gone,
 }
 
@@ -295,7 +295,8 @@ pub trait Reply: Send {
         self.end(&error_frame(error, message));
     }
 
-    /// Whether the client has given the call up. It is to be ended all the same.
+    /// Whether the answer is not wanted any more: cancelled, overdue, or its client is gone. The call is to be
+    /// ended all the same.
     fn is_cancelled(&self) -> bool;
 
     /// Wakes `waker` once, when a [`Flow`] or [`Reply::is_cancelled`] may have changed; at once if it has

@@ -9,7 +9,7 @@
 //! | [`metrics`], [`stats`] | `/metrics` and `/v1/stats` |
 //! | [`rpc`] | services by JSON-RPC at `/rpc/` |
 //!
-//! What a layer has nothing to say about goes to the one behind it ([`pass_on`]).
+//! What a layer has nothing to say about goes to the one behind it ([`pass_on!`]).
 
 pub(crate) mod access;
 pub(crate) mod cors;

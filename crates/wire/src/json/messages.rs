@@ -17,7 +17,7 @@ pub enum JsonError {
     Utf8(usize),
     /// Not one JSON value.
     #[error("the body is not JSON: {0}")]
-    SyntaxError(#[from] SyntaxError),
+    Syntax(#[from] SyntaxError),
 }
 
 /// The messages of one body.

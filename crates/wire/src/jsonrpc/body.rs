@@ -81,7 +81,7 @@ pub enum Refused {
     /// Not UTF-8 from this byte on.
     Utf8(usize),
     /// Not JSON.
-    SyntaxError(SyntaxError),
+    Syntax(SyntaxError),
     /// An array without a call.
     EmptyBatch,
     /// More calls than this.
@@ -92,7 +92,7 @@ impl Refused {
     /// The error's code.
     pub const fn code(self) -> i32 {
         match self {
-            Self::Utf8(_) | Self::SyntaxError(_) => PARSE_ERROR,
+            Self::Utf8(_) | Self::Syntax(_) => PARSE_ERROR,
             Self::EmptyBatch | Self::TooMany(_) => INVALID_REQUEST,
         }
     }
@@ -102,7 +102,7 @@ impl std::fmt::Display for Refused {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Utf8(at) => write!(out, "the body is not JSON: no UTF-8 from byte {at} on"),
-            Self::SyntaxError(syntax) => write!(out, "the body is not JSON: {syntax}"),
+            Self::Syntax(syntax) => write!(out, "the body is not JSON: {syntax}"),
             Self::EmptyBatch => write!(out, "the batch is empty"),
             Self::TooMany(most) => write!(out, "the batch has more than {most} calls"),
         }
@@ -111,7 +111,7 @@ impl std::fmt::Display for Refused {
 
 impl From<SyntaxError> for Refused {
     fn from(syntax: SyntaxError) -> Self {
-        Self::SyntaxError(syntax)
+        Self::Syntax(syntax)
     }
 }
 

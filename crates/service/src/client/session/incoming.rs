@@ -84,7 +84,7 @@ impl Incoming {
         if self.is_tag_awaited
             && let Ok(Some(length)) = plain_length(ahead, LENGTH_MAX)
         {
-            // All was said of that one; what is behind it may be ready.
+            // The failure of that frame's call was reported already: only what is behind it can be ready.
             let Some(behind) = ahead.get(LENGTH_BYTES + length as usize..) else { return false };
             ahead = behind;
         }

@@ -93,7 +93,8 @@ impl Engine {
             busy.relieved = true;
             self.relieved.push(key);
         }
-        // What waits for its turn holds up no stream: it may be that very stream's end that it waits for.
+        // What waits for its turn does not hold up the stream whose turn it is: it may be that very stream's
+        // end that it waits for. Those behind it are held when room is granted (`settle`).
         if busy.congested && busy.output.len() <= relieved_at {
             busy.congested = false;
             let places = busy.in_flight.iter().map(|begun| Place { key, id: begun.id, serial: begun.serial });
