@@ -6,6 +6,7 @@ use crate::error::Error;
 use crate::line::Line;
 use crate::roles::{Next, Role};
 use crate::target::Target;
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::io;
 use std::time::{Duration, Instant};
@@ -14,11 +15,15 @@ use thalweg_sys::clock::monotonic_ns;
 use thalweg_sys::socket;
 use thalweg_wire::http1::ResponseHead;
 
-/// Beyond this many failures no connection is opened again: the server is gone.
-const FAILURES_MAX: u64 = 1_000;
+/// After this many connections that came about and broke none is opened again: the server drops whatever it
+/// takes.
+pub(crate) const BROKEN_MAX: u64 = 1_000;
 /// How long a connection that never came about waits until it is tried again: a server that starts anew is
 /// given the time.
 const RECONNECT_PAUSE: Duration = Duration::from_millis(500);
+/// Where this many tries in a row were in vain, ten seconds of them, the server is gone: as long for one
+/// connection as for thousands.
+pub(crate) const TRIES_MAX: u32 = 20;
 /// Bytes that one receive may bring.
 const RECEIVE_BYTES: usize = 256 * 1024;
 
@@ -58,6 +63,8 @@ pub(crate) struct Shared {
     pub(crate) delivered: u64,
     /// What each follower has, in the order in which they began.
     pub(crate) followers: Vec<Follower>,
+    /// Which follower lacked something when it was last looked whether all has arrived.
+    lacking: Cell<usize>,
     /// Writers are to end.
     pub(crate) writing_ends: bool,
     /// Why the load has to end.
@@ -76,6 +83,7 @@ impl Shared {
             published: Vec::new(),
             delivered: 0,
             followers: Vec::new(),
+            lacking: Cell::new(0),
             writing_ends: false,
             refusal: None,
         }
@@ -84,9 +92,24 @@ impl Shared {
     /// Records that the server accepted and that a follower of their stream does not have, over all
     /// followers.
     pub(crate) fn missing(&self) -> u64 {
-        let published = |stream: u64| usize::try_from(stream).ok().and_then(|at| self.published.get(at));
-        let missing = |of: &Follower| of.missing(published(of.stream).copied().unwrap_or(0));
-        self.followers.iter().map(missing).sum()
+        self.followers.iter().map(|of| self.missing_of(of)).sum()
+    }
+
+    fn missing_of(&self, follower: &Follower) -> u64 {
+        let published = usize::try_from(follower.stream).ok().and_then(|at| self.published.get(at));
+        follower.missing(published.copied().unwrap_or(0))
+    }
+
+    /// Whether nothing is missing. It looks first at the follower that lacked something the last time, and
+    /// goes on from there: asked again and again, it seldom looks at all of them.
+    pub(crate) fn has_all_arrived(&self) -> bool {
+        let at = self.lacking.get();
+        let (before, from) = self.followers.split_at(at);
+        let lacking = from.iter().chain(before).position(|of| self.missing_of(of) > 0);
+        if let Some(further) = lacking {
+            self.lacking.set((at + further) % self.followers.len());
+        }
+        lacking.is_none()
     }
 
     /// A role's request about a stream was refused: a failure, which ends the load if the same request would
@@ -113,8 +136,18 @@ pub(crate) struct Driver {
     pub(crate) shared: Shared,
     scratch: Vec<u8>,
     opened: Vec<u8>,
+    /// Connections that came about and broke.
+    broken: u64,
     /// Roles that wait until they are given another connection, the first due first.
-    parked: VecDeque<(Instant, Box<dyn Role>)>,
+    parked: VecDeque<Parked>,
+}
+
+/// A role without a connection.
+struct Parked {
+    due: Instant,
+    role: Box<dyn Role>,
+    /// How often in a row it was tried in vain.
+    tries: u32,
 }
 
 impl Driver {
@@ -123,6 +156,7 @@ impl Driver {
             shared: Shared::new(target),
             scratch: Vec::with_capacity(RECEIVE_BYTES),
             opened: Vec::new(),
+            broken: 0,
             parked: VecDeque::new(),
         }
     }
@@ -132,9 +166,15 @@ impl Driver {
     /// # Errors
     /// No descriptor, or no server listens.
     pub(crate) fn open(&mut self, core: &mut Core<Self>, role: Box<dyn Role>) -> io::Result<()> {
+        self.open_after(0, core, role)
+    }
+
+    /// The same, after this number of tries in a row that were in vain.
+    fn open_after(&mut self, tries: u32, core: &mut Core<Self>, role: Box<dyn Role>) -> io::Result<()> {
         let descriptor = socket::connect_tcp(self.shared.target.address)?;
         socket::set_no_delay(std::os::fd::AsFd::as_fd(&descriptor))?;
         let mut line = Line::new(role);
+        line.tries = tries;
         line.sealed = self.shared.target.seal()?.map(|peer| (peer, Vec::new()));
         let key = core.insert(descriptor, line, Interest::READ).map_err(refused)?;
         self.advance(core, key);
@@ -168,7 +208,7 @@ impl Driver {
     /// Goes on with a role on a connection of its own.
     fn anew(&mut self, core: &mut Core<Self>, key: Key) {
         let Some(removed) = core.remove(key) else { return };
-        self.reopen(core, removed.entry.role);
+        self.reopen(0, core, removed.entry.role);
     }
 
     fn flush(&mut self, core: &mut Core<Self>, key: Key) {
@@ -226,37 +266,41 @@ impl Driver {
                 line.role.unanswered(now_ns, &mut self.shared.counts);
             }
         }
-        self.parked.iter().for_each(|(_, role)| role.unanswered(now_ns, &mut self.shared.counts));
+        self.parked.iter().for_each(|parked| parked.role.unanswered(now_ns, &mut self.shared.counts));
     }
 
     /// A connection that a client wanted to keep is gone.
     fn lose(&mut self, core: &mut Core<Self>, key: Key, problem: &str) {
         let Some(mut removed) = core.remove(key) else { return };
         self.shared.counts.fail(|| problem.to_owned());
-        let role = &mut removed.entry.role;
-        if !role.lost(&mut self.shared) || self.shared.counts.failed >= FAILURES_MAX {
+        let Line { is_open, tries, .. } = removed.entry;
+        self.broken += u64::from(is_open);
+        let tries = if is_open { 0 } else { tries + 1 };
+        let goes_on = removed.entry.role.lost(&mut self.shared);
+        if !goes_on || self.broken >= BROKEN_MAX || tries >= TRIES_MAX {
             self.shared.over += 1;
-        } else if removed.entry.is_open {
-            self.reopen(core, removed.entry.role);
+        } else if is_open {
+            self.reopen(0, core, removed.entry.role);
         } else {
-            self.parked.push_back((Instant::now() + RECONNECT_PAUSE, removed.entry.role));
+            let due = Instant::now() + RECONNECT_PAUSE;
+            self.parked.push_back(Parked { due, role: removed.entry.role, tries });
         }
     }
 
     /// When the next role is due that waits for another connection.
     pub(crate) fn reconnect_at(&self) -> Option<Instant> {
-        self.parked.front().map(|(due, _)| *due)
+        self.parked.front().map(|parked| parked.due)
     }
 
     /// Gives another connection to each role that is due for one.
     pub(crate) fn reconnect(&mut self, core: &mut Core<Self>, now: Instant) {
-        while let Some((_, role)) = self.parked.pop_front_if(|(due, _)| *due <= now) {
-            self.reopen(core, role);
+        while let Some(Parked { role, tries, .. }) = self.parked.pop_front_if(|parked| parked.due <= now) {
+            self.reopen(tries, core, role);
         }
     }
 
-    fn reopen(&mut self, core: &mut Core<Self>, role: Box<dyn Role>) {
-        if let Err(error) = self.open(core, role) {
+    fn reopen(&mut self, tries: u32, core: &mut Core<Self>, role: Box<dyn Role>) {
+        if let Err(error) = self.open_after(tries, core, role) {
             self.shared.over += 1;
             self.shared.counts.fail(|| format!("connecting again: {error}"));
         }
@@ -309,6 +353,23 @@ mod tests {
         assert_eq!(shared.missing(), 3);
         shared.followers = vec![follower(0, 3, 3), follower(1, 5, 5)];
         assert_eq!(shared.missing(), 0);
+    }
+
+    #[test]
+    fn all_has_arrived_when_nothing_is_missing_wherever_one_looked_last() {
+        let mut shared = Shared::new(target());
+        assert!(shared.has_all_arrived(), "nobody follows");
+        shared.published = vec![2];
+        shared.followers = vec![Follower { stream: 0, records: 0, next: 0 }; 3];
+        for at in [1, 0, 2] {
+            assert!(!shared.has_all_arrived());
+            shared.followers[at] = Follower { stream: 0, records: 2, next: 2 };
+        }
+        assert_eq!((shared.has_all_arrived(), shared.missing()), (true, 0));
+        // The last one looked at has all, and one before it does not.
+        assert_eq!(shared.lacking.get(), 2);
+        shared.followers[1].records = 1;
+        assert_eq!((shared.has_all_arrived(), shared.lacking.get()), (false, 1));
     }
 
     fn refused(head: &str) -> Shared {

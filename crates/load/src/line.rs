@@ -28,6 +28,8 @@ pub(crate) struct Line {
     pub(crate) sent: usize,
     /// What seals the connection, and sealed bytes that were not taken.
     pub(crate) sealed: Option<(Box<Peer>, Vec<u8>)>,
+    /// Tries in a row to connect that were in vain before this one.
+    pub(crate) tries: u32,
     /// The server took the connection.
     pub(crate) is_open: bool,
     /// An answer is owed.
@@ -45,6 +47,7 @@ impl Line {
             request: Vec::new(),
             sent: 0,
             sealed: None,
+            tries: 0,
             is_open: false,
             owed: false,
             last: false,

@@ -243,6 +243,7 @@ fn used<T>(process: u32, of: impl FnOnce(u32) -> io::Result<T>) -> Result<T, Err
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::driver::{BROKEN_MAX, TRIES_MAX};
     use crate::roles::{Work, Write};
     use std::io::{Read, Write as _};
     use std::net::TcpListener;
@@ -263,7 +264,20 @@ mod tests {
         let address = listener.local_addr().unwrap();
         drop(listener);
         std::thread::sleep(Duration::from_millis(50));
-        serve(&TcpListener::bind(address).unwrap(), 2);
+        serve(&listening_again(address), 2);
+    }
+
+    /// A listener where another one was. Until then any connection that goes out may have been given the
+    /// port: it is waited for.
+    fn listening_again(address: SocketAddr) -> TcpListener {
+        let deadline = Instant::now() + Duration::from_secs(30);
+        loop {
+            match TcpListener::bind(address) {
+                Ok(listener) => return listener,
+                Err(error) => assert!(Instant::now() < deadline, "{address}: {error}"),
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
     }
 
     #[test]
@@ -277,6 +291,50 @@ mod tests {
         let done = session.drive(Duration::from_secs(60), |shared| shared.counts.appended == 3).unwrap();
         let counts = &session.shared().counts;
         assert!(done && counts.failed >= 1, "{} appended: {:?}", counts.appended, counts.complaints);
+        server.join().unwrap();
+    }
+
+    #[test]
+    fn a_server_that_is_gone_is_tried_as_often_by_each_connection_however_many_there_are() {
+        for connections in [1, 100] {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let url = format!("http://{}", listener.local_addr().unwrap());
+            let mut session = Session::new(&Common { url, ..Common::default() }, connections).unwrap();
+            // Nobody listens there.
+            session.shared().target.address = "127.0.0.1:1".parse().unwrap();
+            let work = Work::Append { first: 0, streams: 1, record: crate::record::blank(40) };
+            let role = |_| Box::new(Write::new(work.clone(), "text/plain", None)) as Box<dyn Role>;
+            session.open((0..connections).map(role)).unwrap();
+            let deadline = Instant::now() + Duration::from_secs(60);
+            while session.shared().over < connections && Instant::now() < deadline {
+                let soon = Instant::now() + Duration::from_millis(1);
+                session.reactor.turn(usize::MAX, Wait::Until(soon)).unwrap();
+                let (core, driver) = session.reactor.parts();
+                // Each is due by then.
+                driver.reconnect(core, deadline);
+            }
+            let counted = (session.shared().over, session.shared().counts.failed);
+            assert_eq!(counted, (connections, connections * u64::from(TRIES_MAX)));
+        }
+    }
+
+    #[test]
+    fn a_server_that_drops_whatever_it_takes_ends_a_load() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let server = std::thread::spawn(move || {
+            // The look whether it is there.
+            drop(listener.accept().unwrap());
+            for _ in 0..BROKEN_MAX {
+                let (mut peer, _) = listener.accept().unwrap();
+                assert!(peer.read(&mut [0; 4_096]).unwrap() > 0);
+            }
+        });
+        let mut session = Session::new(&Common { url, ..Common::default() }, 1).unwrap();
+        let work = Work::Append { first: 0, streams: 1, record: crate::record::blank(40) };
+        session.open([Box::new(Write::new(work, "text/plain", None)) as Box<dyn Role>]).unwrap();
+        assert!(session.drive(Duration::from_secs(60), |shared| shared.over == 1).unwrap());
+        assert_eq!(session.shared().counts.failed, BROKEN_MAX);
         server.join().unwrap();
     }
 

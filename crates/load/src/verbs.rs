@@ -240,7 +240,7 @@ fn arrive(session: &mut Session, report: &mut Report) -> Result<(), Error> {
     let writers = shared.published.len() as u64;
     // What was sent is answered first: only then is it known what has to arrive.
     session.drive(ARRIVING_MAX, |shared| shared.over >= writers)?;
-    session.drive(ARRIVING_MAX, |shared| shared.missing() == 0)?;
+    session.drive(ARRIVING_MAX, Shared::has_all_arrived)?;
     let shared = session.shared();
     report.insert("published".to_owned(), shared.published.iter().sum::<u64>().into());
     report.insert("delivered".to_owned(), shared.delivered.into());

@@ -43,6 +43,16 @@ impl Pace {
     }
 }
 
+/// What became of the last request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Last {
+    /// It was answered, or there was none.
+    Answered,
+    UnderWay,
+    /// Its connection broke before the answer.
+    Lost,
+}
+
 /// The role.
 pub(crate) struct Write {
     work: Work,
@@ -51,16 +61,28 @@ pub(crate) struct Write {
     sent_ns: u64,
     answered_ns: u64,
     refused: bool,
-    /// The stream that the request under way is about.
+    last: Last,
+    /// The stream that the last request is about.
     stream: u64,
 }
 
 impl Write {
     pub(crate) fn new(work: Work, media: &'static str, pace: Option<Pace>) -> Self {
-        Self { work, media, pace, sent_ns: 0, answered_ns: 0, refused: false, stream: 0 }
+        let last = Last::Answered;
+        Self { work, media, pace, sent_ns: 0, answered_ns: 0, refused: false, last, stream: 0 }
+    }
+
+    fn creates(&self) -> bool {
+        matches!(self.work, Work::Create { .. } | Work::Fork { .. })
+    }
+
+    /// Whether the next request is the last one again: a create whose answer did not come.
+    fn repeats(&self) -> bool {
+        self.last == Last::Lost && self.creates()
     }
 
     fn request(&mut self, shared: &Shared, out: &mut Vec<u8>) {
+        let repeats = self.repeats();
         let (number, target) = (shared.issued, &shared.target);
         match &mut self.work {
             Work::Append { first, streams, record } => {
@@ -83,11 +105,15 @@ impl Write {
             }
             Work::Create { first } => {
                 let fields = format!("Content-Type: {}\r\n", self.media);
-                self.stream = *first + number;
+                if !repeats {
+                    self.stream = *first + number;
+                }
                 target.request(out, "PUT", self.stream, "", &Body::Empty(&fields));
             }
             Work::Fork { first, fields } => {
-                self.stream = *first + number;
+                if !repeats {
+                    self.stream = *first + number;
+                }
                 target.request(out, "PUT", self.stream, "", &Body::Empty(fields));
             }
         }
@@ -107,8 +133,8 @@ impl Role for Write {
     }
 
     fn next(&mut self, shared: &mut Shared, out: &mut Vec<u8>) -> Next {
-        // A stream that is being filled was handed out once.
-        let goes_on = matches!(self.work, Work::Fill { left: 1.., .. });
+        // A stream that is being filled, or is created again, was handed out once.
+        let goes_on = matches!(self.work, Work::Fill { left: 1.., .. }) || self.repeats();
         if shared.writing_ends || !goes_on && shared.issued >= shared.limit {
             return Next::Over;
         }
@@ -127,12 +153,13 @@ impl Role for Write {
         }
         self.refused = false;
         self.request(shared, out);
+        self.last = Last::UnderWay;
         shared.issued += u64::from(!goes_on);
         Next::Sent
     }
 
     fn head(&mut self, shared: &mut Shared, head: &ResponseHead<'_>) {
-        let creates = matches!(self.work, Work::Create { .. } | Work::Fork { .. });
+        let creates = self.creates();
         shared.counts.existed += u64::from(creates && matches!(head.status, 200 | 409));
         if !(200..300).contains(&head.status) {
             self.refused = true;
@@ -148,6 +175,7 @@ impl Role for Write {
 
     fn answered(&mut self, shared: &mut Shared) {
         self.answered_ns = monotonic_ns();
+        self.last = Last::Answered;
         if !self.refused {
             match self.work {
                 Work::Create { .. } | Work::Fork { .. } => shared.counts.created += 1,
@@ -166,19 +194,27 @@ impl Role for Write {
         }
     }
 
-    /// The request is repeated as the next one is, on another connection. A record that a follower looks for
-    /// is not: it may have been taken, and would be there twice. An append that fills a stream ends with what
-    /// it prepares.
+    /// The writer goes on, on another connection. A create is repeated there, so that no stream is left out
+    /// and it does not matter whether it was taken. An append is not repeated: the writer goes on with the
+    /// next one. The writer of records that followers look for ends, because they would wait for a record of
+    /// which nobody knows whether it was taken; and so does one that fills a stream, with what it prepares.
     fn lost(&mut self, _: &mut Shared) -> bool {
         // The connection was busy until now, so what became due meanwhile waits since it was due.
         self.answered_ns = monotonic_ns();
+        if self.last == Last::UnderWay {
+            self.last = Last::Lost;
+        }
         matches!(self.work, Work::Append { .. } | Work::Create { .. } | Work::Fork { .. })
     }
 
     fn unanswered(&self, now_ns: u64, counts: &mut Counts) {
-        counts.unanswered(now_ns.saturating_sub(self.sent_ns), 1);
-        // What became due meanwhile waits for that answer: counted a group at a time, with the age of its
-        // oldest, where there are more than could be sent.
+        // While the writer waits for another connection nothing is under way: what was lost is a failure
+        // already.
+        if self.last == Last::UnderWay {
+            counts.unanswered(now_ns.saturating_sub(self.sent_ns), 1);
+        }
+        // What became due meanwhile waits for that answer, or for the connection: counted a group at a time,
+        // with the age of its oldest, where there are more than could be sent.
         if let Some(Pace { interval_ns, due_ns }) = self.pace {
             let mut left = now_ns.saturating_sub(due_ns).div_ceil(interval_ns);
             let (group, mut due_ns) = (left.div_ceil(UNANSWERED_GROUPS_MAX), due_ns);
@@ -273,13 +309,62 @@ mod tests {
     }
 
     #[test]
+    fn what_was_lost_is_not_unanswered_too() {
+        let mut shared = Shared::new(target());
+        shared.counts.measuring = true;
+        let unanswered = |role: &Write, now_ns: u64, shared: &mut Shared| {
+            role.unanswered(now_ns, &mut shared.counts);
+            shared.counts.unanswered
+        };
+        let work = Work::Append { first: 0, streams: 1, record: record::blank(40) };
+        let mut role = Write::new(work, "text/plain", None);
+        assert_eq!(role.next(&mut shared, &mut Vec::new()), Next::Sent);
+        assert!(role.lost(&mut shared));
+        assert_eq!(unanswered(&role, role.sent_ns + 9_000_000, &mut shared), 0);
+        // What became due since then has not been sent yet.
+        role.pace = Some(Pace { interval_ns: 1_000_000, due_ns: role.sent_ns + 1_000_000 });
+        assert_eq!(unanswered(&role, role.sent_ns + 3_500_000, &mut shared), 3);
+        let max_us = shared.counts.report(1_000_000, None)["maxUs"].as_f64().unwrap();
+        assert!((2_490.0..2_510.0).contains(&max_us), "{max_us}");
+        // On the other connection there is a request under way again.
+        role.pace = None;
+        assert_eq!(role.next(&mut shared, &mut Vec::new()), Next::Sent);
+        assert_eq!(unanswered(&role, role.sent_ns, &mut shared), 4);
+    }
+
+    #[test]
+    fn a_create_whose_connection_broke_is_asked_for_again_and_an_append_is_not() {
+        let create = Work::Create { first: 5 };
+        let fork = Work::Fork { first: 5, fields: String::new() };
+        let append = Work::Append { first: 5, streams: 9, record: record::blank(40) };
+        for (work, wanted) in [(create, &[5, 5, 5, 6][..]), (fork, &[5, 5, 5, 6]), (append, &[5, 6])] {
+            let mut shared = Shared::new(target());
+            shared.limit = 2;
+            let mut role = Write::new(work, "text/plain", None);
+            let mut asked = Vec::new();
+            let mut out = Vec::new();
+            while role.next(&mut shared, &mut out) == Next::Sent {
+                let text = String::from_utf8(std::mem::take(&mut out)).unwrap();
+                assert!(text.contains(&format!("/s-{} HTTP", role.stream())), "{text}");
+                asked.push(role.stream());
+                if asked.len() < 3 {
+                    assert!(role.lost(&mut shared));
+                } else {
+                    role.answered(&mut shared);
+                }
+            }
+            assert_eq!((asked.as_slice(), shared.issued), (wanted, 2));
+        }
+    }
+
+    #[test]
     fn what_is_due_faster_than_it_can_be_counted_is_counted() {
         let mut shared = Shared::new(target());
         shared.counts.measuring = true;
         let work = Work::Append { first: 0, streams: 1, record: record::blank(40) };
         let mut role = Write::new(work, "text/plain", Some(Pace::new(4e9, 0.0)));
         let Some(Pace { due_ns, .. }) = role.pace else { panic!("no pace") };
-        role.sent_ns = due_ns;
+        (role.sent_ns, role.last) = (due_ns, Last::UnderWay);
         role.unanswered(due_ns + 5_000_000_000, &mut shared.counts);
         let report = shared.counts.report(5_000_000, None);
         assert_eq!(report["unanswered"], 5_000_000_001_u64);
