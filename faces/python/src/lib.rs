@@ -1,6 +1,6 @@
 //! Thalweg in Python, the native half of the package.
 //!
-//! Owns what Python cannot do by itself, one folder for each part of the package: [`storage`] is the log,
+//! Owns what Python cannot do by itself, one module for each part of the package: [`storage`] is the log,
 //! with stores, appending, and every way to read; [`service`] and [`rpc`] are calls, over frames and over
 //! JSON-RPC, and [`messagepack`] is the codec of generated code; `loop` is the event loop; [`worker`] is what
 //! Erlang runs. Never knows what a payload means. All parts share [`payload`], bytes from Python;

@@ -43,8 +43,7 @@ impl Caller {
         py: Python<'_>,
         task: impl FnOnce(&mut Client) -> Result<R, Error> + Send,
     ) -> PyResult<R> {
-        let done = self.0.detached(py, task);
-        done.unwrap_or_else(|| Err(Error::new(Fault::Closed, "it was closed here"))).raise(py)
+        self.0.detached(py, task).map_err(|away| away.raise(py))?.raise(py)
     }
 }
 
@@ -101,7 +100,6 @@ impl Caller {
     ) -> PyResult<u64> {
         let deadline = deadline.map(|deadline| seconds(py, "deadline", deadline)).transpose()?;
         let calls: Vec<(&str, &str)> = calls.iter().map(|(method, params)| (&**method, &**params)).collect();
-        self.0.check(py)?;
         // A name may have to be looked up.
         let target = url.map(|url| self.detached(py, |client| client.target(url))).transpose()?;
         self.0.with(py, |client| {

@@ -203,6 +203,18 @@ class Asgi(unittest.TestCase):
         self.assertIn("returned without an answer", logs.output[0])
         self.assertIn("silent", logs.output[0])
 
+    def test_one_that_leaves_when_its_client_is_gone_amid_the_request_is_not(self) -> None:
+        async def leaves(_scope: Any, receive: Any, _send: Any) -> None:
+            while (message := await receive())["type"] != "http.disconnect":
+                ended.append(message["body"])
+
+        async def reads(*_: Any) -> Any:
+            return None if ended else (b"half", True)
+
+        with mock.patch.object(asgi.erlang, "acall", reads), self.assertNoLogs("thalweg.asgi"):
+            self.assertEqual(thalweg.run(asgi.run(leaves, scope("/"), mock.Mock(asgi.erlang.Pid))), (500, [], b""))
+        self.assertEqual(ended, [b"half"])
+
     def test_what_it_raises_behind_its_answer_is_logged(self) -> None:
         async def main() -> None:
             with self.assertLogs("thalweg.asgi", "ERROR") as logs:

@@ -165,7 +165,7 @@ class Traced(LoopCase):
             del self.problems[:]
 
     def test_a_transport_refuses_in_asyncios_words(self) -> None:
-        async def words() -> list[str]:
+        async def words(of_lines: str) -> list[str]:
             ours, theirs = socket.socketpair()
             with ours, theirs:
                 transport, _ = await asyncio.get_running_loop().create_connection(asyncio.Protocol, sock=ours)
@@ -179,18 +179,20 @@ class Traced(LoopCase):
                 ):
                     with self.assertRaises((TypeError, ValueError)) as raised:
                         refused()
-                    said.append(repr(raised.exception))
+                    # 3.14 says which classes it takes for bytes-like; ours takes any.
+                    said.append(repr(raised.exception).replace("bytes, bytearray, or memoryview", "bytes-like"))
                 transport.write_eof()
                 with self.assertRaisesRegex(RuntimeError, r"^Cannot call write\(\) after write_eof\(\)$"):
                     transport.write(b"")
-                with self.assertRaisesRegex(RuntimeError, r"^Cannot call write(lines)?\(\) after write_eof\(\)$"):
+                with self.assertRaisesRegex(RuntimeError, rf"^Cannot call {of_lines}\(\) after write_eof\(\)$"):
                     transport.writelines([])
                 transport.abort()
                 return said
 
         with asyncio.Runner() as runner:
-            expected = runner.run(words())
-        self.assertEqual(self.loop.run_until_complete(words()), expected)
+            # Before 3.12 lines are joined, and written.
+            expected = runner.run(words("writelines" if sys.version_info >= (3, 12) else "write"))
+        self.assertEqual(self.loop.run_until_complete(words("writelines")), expected)
 
     def test_a_reader_that_fails(self) -> None:
         def begin(ours: socket.socket) -> None:

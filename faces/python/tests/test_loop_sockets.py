@@ -14,7 +14,7 @@ import tempfile
 import time
 import unittest
 from asyncio import constants
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 from unittest import mock
 
@@ -145,7 +145,7 @@ class Waits(Case):
 
             self.run_it(main())
 
-    async def is_cancelled_as_it_is_told(self, wait: Coroutine[Any, Any, Any], come: Callable[[], object]) -> bool:
+    async def is_cancelled_as_it_is_told(self, wait: Awaitable[Any], come: Callable[[], object]) -> bool:
         """Has a wait cancelled once the loop has told it that something came, and before it goes on; whether it was."""
         waits = asyncio.ensure_future(wait)
         await asyncio.sleep(0.001)
@@ -180,18 +180,25 @@ class Waits(Case):
         self.assertEqual(self.problems, [])
 
     def test_a_wait_that_is_cancelled_after_somebody_connected_leaves_the_connection_to_the_next(self) -> None:
+        cancelled = 0
         with socket.create_server(("127.0.0.1", 0)) as listener:
             listener.setblocking(False)
 
             async def main() -> None:
+                nonlocal cancelled
                 for _ in range(20):
                     with socket.socket() as near:
                         connect = functools.partial(near.connect, listener.getsockname())
-                        if await self.is_cancelled_as_it_is_told(self.loop.sock_accept(listener), connect):
-                            connection, _ = await asyncio.wait_for(self.loop.sock_accept(listener), 60)
-                            connection.close()
+                        accepts = asyncio.ensure_future(self.loop.sock_accept(listener))
+                        if await self.is_cancelled_as_it_is_told(accepts, connect):
+                            cancelled += 1
+                            accepts = asyncio.ensure_future(self.loop.sock_accept(listener))
+                        connection, _ = await asyncio.wait_for(accepts, 60)
+                        connection.close()
 
             self.run_it(main())
+        self.assertGreater(cancelled, 0)
+        self.assertEqual(self.problems, [])
 
     def test_a_send_that_is_cancelled_as_there_is_room_sends_no_more(self) -> None:
         ours, theirs = self.pair()

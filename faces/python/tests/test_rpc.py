@@ -16,9 +16,12 @@ from collections.abc import Callable
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
+from unittest import mock
 
 from served import Served
 from thalweg import rpc
+from thalweg._native import RpcCaller
+from thalweg.faults import BY_FAULT
 from thalweg.rpc import Client, RemoteError, Schema, SyncClient
 from thalweg.service import BadAnswer, BadArgument, Closed, DeadlineExceeded, Disconnected, Fault, NoServer, Overloaded
 from thalweg.service import SchemaMismatch
@@ -135,6 +138,25 @@ class Faulty(unittest.TestCase):
         client = SyncClient(server.url, idle_max=idle_max)
         self.addCleanup(client.close)
         return server, client
+
+    def test_a_call_in_the_middle_of_another_is_refused_as_that_whichever_service_it_is_for(self) -> None:
+        server, _ = self.start(lambda number, _: right(number))
+        caller = RpcCaller(server.url, in_flight_max=1)
+        self.addCleanup(caller.close)
+
+        def meddles(detail: str) -> Overloaded:
+            """Runs while the caller is in use, as a finalizer may."""
+            for url in (None, server.url):
+                with self.assertRaisesRegex(RuntimeError, "in the middle of another call"):
+                    caller.begin([("Head", "{}")], False, url=url)
+            return Overloaded(detail)
+
+        caller.begin([("Head", "{}")], False)
+        with mock.patch.dict(BY_FAULT, {Fault.OVERLOADED: meddles}), self.assertRaises(Overloaded):
+            caller.begin([("Head", "{}")], False)
+        caller.close()
+        with self.assertRaises(Closed):
+            caller.begin([("Head", "{}")], False, url=server.url)
 
     def test_a_token_goes_with_every_request_and_one_that_would_end_a_line_is_refused(self) -> None:
         server, _ = self.start(lambda number, asked: right(number) if asked == 1 else None)

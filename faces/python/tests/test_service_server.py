@@ -496,6 +496,10 @@ class Serving(Place, unittest.IsolatedAsyncioTestCase):
         async def silent(_frame, _reply):
             pass
 
+        async def cancels_itself(_frame, _reply):
+            asyncio.current_task().cancel()
+            await asyncio.sleep(60)
+
         async def awaits_what_was_cancelled(_frame, _reply):
             apart = asyncio.create_task(asyncio.sleep(60))
             asyncio.get_running_loop().call_soon(apart.cancel)
@@ -509,6 +513,7 @@ class Serving(Place, unittest.IsolatedAsyncioTestCase):
 
         for handler, words in (
             (silent, "returned without one"),
+            (cancels_itself, "was cancelled"),
             (awaits_what_was_cancelled, "was cancelled"),
             (leaves, "raised Left"),
         ):
@@ -904,6 +909,38 @@ class Signals(Place):
             with asyncio.Runner(loop_factory=factory) as runner:
                 runner.run(ends(*runner.run(starts())))
             self.assertEqual(signal.getsignal(signal.SIGINT), before)
+
+    def test_a_handler_that_is_cancelled_with_all_tasks_of_the_loop_leaves_no_trace(self):
+        def run_until_it_fails(run) -> None:
+            async def main() -> None:
+                begun = asyncio.Semaphore(0)
+
+                async def slow(_frame, _reply):
+                    begun.release()
+                    await asyncio.sleep(60)
+
+                of = echo_server.service(Patient())
+                self.count += 1
+                path = str(self.directory / f"{self.count}.sock")
+                server = Server(Service(slow, of.schema, of.error), path)
+                server.start()
+
+                async def asks():
+                    async with await Client.connect(path) as transport:
+                        await asyncio.gather(*(transport.call(FIELDS_FRAME) for _ in range(3)))
+
+                asking = asyncio.create_task(asks())
+                for _ in range(3):
+                    await begun.acquire()
+                self.assertFalse(asking.done())
+                raise ZeroDivisionError
+
+            with self.assertRaises(ZeroDivisionError):
+                run(main())
+
+        for run in (asyncio.run, thalweg.run):
+            with self.subTest(run=run.__module__), self.assertNoLogs("thalweg.service"):
+                run_until_it_fails(run)
 
     def test_in_another_thread_it_ends_by_being_stopped(self):
         before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]

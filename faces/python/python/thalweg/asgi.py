@@ -226,13 +226,16 @@ async def _answer(app: Application, scope: Message, body: bytes | str | erlang.P
                 if not message.get("more_body", False):
                     is_over = True
                     break
+        was_gone = gone.is_set()
         gone.set()
         if not is_over:
             # What it raised amid its answer is the caller's, and so is an answer without an end: no client may take it for whole.
             await task
             if is_begun:
                 raise RuntimeError("the application returned before the last part of its answer")
-            logging.getLogger("thalweg.asgi").error("an application returned without an answer: %r", app)
+            # A client that is gone is owed none.
+            if not was_gone:
+                logging.getLogger("thalweg.asgi").error("an application returned without an answer: %r", app)
         else:
             # What an application does behind its answer it may do, and what it raises there is no part of that.
             _background.add(task)

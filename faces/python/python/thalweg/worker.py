@@ -408,7 +408,7 @@ class Worker:
         fcntl.fcntl(self._input, fcntl.F_SETOWN, os.getpid())
         flags = fcntl.fcntl(self._input, fcntl.F_GETFL)
         fcntl.fcntl(self._input, fcntl.F_SETFL, flags | os.O_NONBLOCK | os.O_ASYNC)
-        # What came before is told to no caller.
+        # No signal tells of what came before.
         self._interrupt(0, None)
 
     def _interrupt(self, _number: int, _frame: FrameType | None) -> None:

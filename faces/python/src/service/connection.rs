@@ -73,7 +73,7 @@ impl Connection {
             if !listens {
                 return Ok(None);
             }
-            let moved = self.client.detached(py, |client| client.listen(of)).transpose().raise(py)?;
+            let moved = self.client.detached(py, |client| client.listen(of)).ok().transpose().raise(py)?;
             Ok(moved.filter(|moved| *moved > 0))
         };
         let sleep = || {
@@ -81,7 +81,7 @@ impl Connection {
                 Some(call) => client.turn_for(call, Wait::Block),
                 None => client.turn(Wait::Block),
             });
-            Ok(turned.transpose().raise(py)?.unwrap_or_default())
+            Ok(turned.ok().transpose().raise(py)?.unwrap_or_default())
         };
         hearing::wait(py, look, sleep).map(drop)
     }

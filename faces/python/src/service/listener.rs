@@ -111,7 +111,7 @@ impl Listener {
         let most = seconds.map(|timeout| super::seconds(py, "seconds", timeout)).transpose()?;
         let until = Instant::now() + most.unwrap_or(SLEEP_MAX).min(SLEEP_MAX);
         let turned = self.server.detached(py, |server| server.turn(Wait::Until(until)));
-        turned.transpose().raise(py)?;
+        turned.ok().transpose().raise(py)?;
         py.check_signals()?;
         self.server.with(py, |server| self.taken(py, server))
     }

@@ -96,18 +96,17 @@ impl<T: Send> Owned<T> {
         self.try_with(py, task).map_err(|away| away.raise(py))?
     }
 
-    /// Does something that may wait, while other threads run. `None` once closed, and where it is not to be
-    /// had.
+    /// Does something that may wait, while other threads run.
     pub(crate) fn detached<R: Send>(
         &self,
         py: Python<'_>,
         task: impl FnOnce(&mut T) -> R + Send,
-    ) -> Option<R> {
-        let inner = self.ours()?;
+    ) -> Result<R, Unavailable> {
+        let inner = self.ours().ok_or(Unavailable::Elsewhere)?;
         py.detach(|| {
             let guard = inner.lock();
-            let mut inner = guard.try_borrow_mut().ok()?;
-            inner.as_mut().map(task)
+            let Ok(mut inner) = guard.try_borrow_mut() else { return Err(Unavailable::Busy) };
+            inner.as_mut().map(task).ok_or(Unavailable::Closed)
         })
     }
 

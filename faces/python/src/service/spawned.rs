@@ -68,7 +68,7 @@ impl Program {
     /// Looks whether it still runs, and starts it anew if it does not and may be: how the one before had
     /// ended, if so.
     fn tend(&self, py: Python<'_>) -> PyResult<Option<i32>> {
-        let tended = self.0.detached(py, Spawned::tend).transpose().raise(py)?;
+        let tended = self.0.detached(py, Spawned::tend).ok().transpose().raise(py)?;
         Ok(tended.and_then(|tended| match tended {
             ProgramEvent::Running => None,
             ProgramEvent::Respawned(exit) => Some(code(exit)),
@@ -77,12 +77,12 @@ impl Program {
 
     /// Ends it, by force if need be, and starts it anew.
     fn restart(&self, py: Python<'_>) -> PyResult<()> {
-        self.0.detached(py, Spawned::restart).transpose().raise(py).map(drop)
+        self.0.detached(py, Spawned::restart).ok().transpose().raise(py).map(drop)
     }
 
     /// Asks it to end, and kills it when it does not; how it ended.
     fn stop(&self, py: Python<'_>) -> PyResult<Option<i32>> {
-        let exit = self.0.detached(py, Spawned::stop).transpose().raise(py)?;
+        let exit = self.0.detached(py, Spawned::stop).ok().transpose().raise(py)?;
         Ok(exit.flatten().map(code))
     }
 

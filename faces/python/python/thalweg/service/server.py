@@ -68,6 +68,8 @@ class Server(AsyncScope):
         self._stopped: asyncio.Future[None] | None = None
         """Done once it was stopped, and everything that was begun is answered."""
         self._owes_finish = False
+        self._is_loop_ending: bool | None = None
+        """Whether all tasks of the loop are asked to end, once that was looked for in this turn."""
 
     def start(self) -> None:
         """Serves from here on, in the event loop that runs."""
@@ -195,10 +197,20 @@ class Server(AsyncScope):
     def _over(self, native: NativeReply, task: asyncio.Task[None]) -> None:
         """A call that its handler did not answer ends now, even if the reply is still referred to."""
         del self._calls[native.number]
-        # Neither answered, nor given up by its client, nor ended by this server.
-        if not (native.has_ended or native.is_cancelled or self._descriptor < 0):
+        # Neither answered, nor given up by its client, nor ended by this server or with its loop.
+        if not (native.has_ended or native.is_cancelled or self._descriptor < 0 or self._has_ended_with_loop(task)):
             _log_unanswered(task)
         native.fail(Fault.ABANDONED, "the handler gave no answer")
+
+    def _has_ended_with_loop(self, task: asyncio.Task[None]) -> bool:
+        """Whether it was cancelled together with all tasks of the loop, as `asyncio.run` cancels them when its main one is over."""
+        if not (task.cancelled() and task.cancelling()):
+            return False
+        if self._is_loop_ending is None:
+            # Once for all that end in this turn.
+            self._is_loop_ending = all(other.cancelling() for other in asyncio.all_tasks(self._loop))
+            self._loop.call_soon(setattr, self, "_is_loop_ending", None)
+        return self._is_loop_ending
 
     def _tell(self, numbers: list[int]) -> None:
         """Something changed for these calls: there is credit again, or the answer is not awaited any more."""
