@@ -128,7 +128,8 @@ impl State {
         if log.is_tombstone() {
             self.orphan(&images, fork);
         }
-        drop(images);
+        drop((images, found));
+        // No owner of the fork is left here: the last one frees all its keys.
         self.forget(fork, receipt.ticket);
         Ok(receipt)
     }

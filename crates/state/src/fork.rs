@@ -65,8 +65,7 @@ pub(crate) struct Fork {
     line: Mutex<()>,
     views: Mutex<Views>,
     /// The newest state whose root was asked for, and where the log ended then: the next root is reckoned
-    /// from it. An older state, of a session's snapshot, is not kept: this may be the last reference to what
-    /// the fork has overwritten since.
+    /// from it. A session's snapshot that the fork has left behind keeps its own ([`Fork::digest_apart`]).
     rooted: Mutex<Option<(Offset, Rooted)>>,
     /// The past state that it was made of, shared with other forks made at the same place.
     past: Option<Arc<Map>>,
@@ -179,17 +178,9 @@ impl Fork {
         Ok(if reaches(&views.committed) { Some(0) } else { under_way().map(|(ticket, _)| *ticket) })
     }
 
-    /// The root of a state of this fork, which is remembered if no newer one is. Complexity: what differs
-    /// from the newest one that was asked for.
+    /// The root of a state of this fork.
     pub(crate) fn root(&self, moment: &Moment) -> Root {
         self.digest(moment).1.root()
-    }
-
-    /// The same with `over` on top, of which nothing is remembered.
-    pub(crate) fn root_over<'c>(&self, moment: &Moment, over: impl EachChange<'c>) -> Root {
-        let mut digest = self.digest(moment).1.clone();
-        digest.follow(&moment.map, over);
-        digest.root()
     }
 
     /// Whether a root of this fork takes at most `most` entries to be hashed.
@@ -201,7 +192,19 @@ impl Fork {
         }
     }
 
-    fn digest(&self, moment: &Moment) -> Rooted {
+    /// The digest of a session's snapshot, for the session to keep. Where the fork has gone on since, it is
+    /// not remembered here: it may come to be the last reference to all that was overwritten.
+    pub(crate) fn digest_apart(&self, moment: &Moment) -> Rooted {
+        let committed = self.views.lock().committed.as_ref().map(|committed| committed.offset);
+        match committed.is_none_or(|committed| committed > moment.offset) {
+            true => rooted(self.rooted(), &moment.map),
+            false => self.digest(moment),
+        }
+    }
+
+    /// The digest of a state of this fork, which is remembered if none of a newer one is. Complexity: what
+    /// differs from the newest one that was asked for.
+    pub(crate) fn digest(&self, moment: &Moment) -> Rooted {
         // Reckoned on a copy, without the lock: roots that are asked for at once do not wait for each other.
         let rooted = rooted(self.rooted(), &moment.map);
         let mut newest = self.rooted.lock();

@@ -4,12 +4,12 @@
 //! takes one in its turn, and reads it while others have theirs.
 
 use crate::digest::{Digest, Root};
-use crate::fork::{Fork, Moment};
+use crate::fork::{Fork, Moment, Rooted};
 use crate::map::{Key, Map, Value};
 use crate::overlay::Overlay;
 use std::iter::Peekable;
 use std::ops::Bound;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use thalweg_log::Offset;
 
 /// A state as it was when it was looked at, for as long as it is held.
@@ -19,11 +19,18 @@ pub struct ReadView {
     over: Option<Arc<Overlay>>,
     /// The fork, whose earlier digests make a root quick; without it a root is computed from scratch.
     fork: Option<Arc<Fork>>,
+    /// Where the digest of a session's snapshot is kept for as long as the snapshot is.
+    rooted: Option<Arc<OnceLock<Rooted>>>,
 }
 
 impl ReadView {
     pub(crate) fn new(moment: Moment, over: Option<Arc<Overlay>>, fork: Option<Arc<Fork>>) -> Self {
-        Self { moment, over: over.filter(|over| !over.is_empty()), fork }
+        Self { moment, over: over.filter(|over| !over.is_empty()), fork, rooted: None }
+    }
+
+    /// The same of a session's snapshot, whose digest is kept there.
+    pub(crate) fn kept_by(self, rooted: Arc<OnceLock<Rooted>>) -> Self {
+        Self { rooted: Some(rooted), ..self }
     }
 
     /// Whether the two share their memory, and so hold the same. False says nothing.
@@ -38,7 +45,7 @@ impl ReadView {
 
     /// The same without what makes its roots quick, which would hold on to the fork.
     pub(crate) fn alone(self) -> Self {
-        Self { fork: None, ..self }
+        Self { fork: None, rooted: None, ..self }
     }
 
     /// The offset at which the fork's log ended.
@@ -70,13 +77,18 @@ impl ReadView {
         map
     }
 
-    /// A digest of everything. Complexity: what differs from the fork's newest one.
+    /// A digest of everything. Complexity: what differs from the fork's newest one; of a session's snapshot
+    /// only the first time, and then what the session wrote.
     pub fn root(&self) -> Root {
-        match (&self.fork, &self.over) {
-            (Some(fork), None) => fork.root(&self.moment),
-            (Some(fork), Some(over)) => fork.root_over(&self.moment, &**over),
-            (None, _) => Digest::of(&self.map()).root(),
-        }
+        let Some(fork) = &self.fork else { return Digest::of(&self.map()).root() };
+        let under = match &self.rooted {
+            Some(rooted) => rooted.get_or_init(|| fork.digest_apart(&self.moment)).clone(),
+            None => fork.digest(&self.moment),
+        };
+        let Some(over) = &self.over else { return under.1.root() };
+        let mut digest = under.1.clone();
+        digest.follow(&self.moment.map, &**over);
+        digest.root()
     }
 
     /// Whether the root takes at most `most` entries to be hashed.
@@ -85,6 +97,7 @@ impl ReadView {
             return false;
         };
         match &self.fork {
+            Some(_) if self.rooted.as_ref().is_some_and(|rooted| rooted.get().is_some()) => true,
             Some(fork) => fork.is_near(&self.moment.map, left),
             None => self.moment.map.len() <= left,
         }

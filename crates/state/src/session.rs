@@ -3,13 +3,13 @@
 use crate::changes::Changes;
 use crate::digest::Root;
 use crate::error::Error;
-use crate::fork::{LARGE_KEYS, Moment, View};
+use crate::fork::{LARGE_KEYS, Moment, Rooted, View};
 use crate::map::{Key, Value};
 use crate::overlay::Overlay;
 use crate::read_view::ReadView;
 use crate::state::{ForkId, State, check_key};
 use std::ops::Bound;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use thalweg_log::{Offset, Receipt, Time};
 
 /// What a session may hold beside its snapshot, reckoned as the most that the entry of its commit could take:
@@ -46,6 +46,8 @@ struct Snapshot {
     base: Moment,
     /// Shared with read views. A write copies only the nodes on the way to its key.
     changes: Arc<Overlay>,
+    /// The base's digest, once a root was asked for.
+    rooted: Arc<OnceLock<Rooted>>,
 }
 
 impl Snapshot {
@@ -103,7 +105,7 @@ impl Session {
         let next = base.offset;
         self.last.next = next;
         let changes = Arc::new(Overlay::new(&self.state.shared.memory));
-        if let Some(before) = self.snapshot.replace(Snapshot { base, changes }) {
+        if let Some(before) = self.snapshot.replace(Snapshot { base, changes, rooted: Arc::default() }) {
             self.let_go(before);
         }
         Ok(Receipt { ticket, first, next })
@@ -117,7 +119,7 @@ impl Session {
     /// # Errors
     /// [`Error::Conflict`], [`Error::NoFork`], and what the log says; the snapshot stays, to be rolled back.
     pub fn commit(&mut self, time: Time) -> Result<Receipt, Error> {
-        let Some(Snapshot { base, changes }) = &self.snapshot else { return Ok(self.last) };
+        let Some(Snapshot { base, changes, .. }) = &self.snapshot else { return Ok(self.last) };
         let at = base.offset;
         let writes = !changes.is_empty();
         let receipt = self.state.commit(self.fork, &**changes, writes.then_some(at), time)?;
@@ -143,11 +145,11 @@ impl Session {
     /// is dropped in the background.
     fn let_go(&self, snapshot: Snapshot) {
         let is_much = snapshot.is_much(self.state.offset(self.fork, View::Pending).ok());
-        let Snapshot { base, changes } = snapshot;
+        let Snapshot { base, changes, rooted } = snapshot;
         // At once, so that the memory is free when the client has its answer.
         drop(changes);
         if is_much {
-            self.state.shared.background_drop.add(base);
+            self.state.shared.background_drop.add((base, rooted));
         }
     }
 
@@ -180,9 +182,9 @@ impl Session {
     pub fn read_view(&self) -> Result<ReadView, Error> {
         match &self.snapshot {
             None => self.state.read_view(self.fork, View::Pending),
-            Some(Snapshot { base, changes }) => {
+            Some(Snapshot { base, changes, rooted }) => {
                 let fork = self.state.find(self.fork).ok();
-                Ok(ReadView::new(base.clone(), Some(changes.clone()), fork))
+                Ok(ReadView::new(base.clone(), Some(changes.clone()), fork).kept_by(rooted.clone()))
             }
         }
     }

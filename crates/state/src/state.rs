@@ -99,7 +99,7 @@ pub struct State {
     pub(crate) shared: Arc<Shared>,
 }
 
-/// Forks by their names. Copies share what they have in common.
+/// Forks by their ids. Copies share what they have in common.
 pub(crate) type Forks = OrdMap<ForkId, Arc<Fork>>;
 
 pub(crate) struct Shared {

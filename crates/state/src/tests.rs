@@ -570,6 +570,27 @@ fn a_root_of_a_snapshot_that_its_fork_has_left_behind_holds_it_no_longer_than_th
 }
 
 #[test]
+fn a_session_keeps_the_digest_of_a_snapshot_that_its_fork_has_left_behind_and_the_fork_does_not() {
+    let state = State::open(&memory(), "s", Options::default()).unwrap();
+    let main = state.main();
+    state.write(main, &put("a", "1"), 1).unwrap();
+    let then = std::sync::Arc::downgrade(&state.get(main, View::Pending, "a").unwrap().unwrap());
+    let mut session = state.session(main).unwrap();
+    session.snapshot(1).unwrap();
+    state.write(main, &put("a", "2"), 2).unwrap();
+    // Nothing has asked for a root of the fork.
+    assert!(!session.read_view().unwrap().is_near(0));
+    let root = session.root().unwrap();
+    assert!(session.read_view().unwrap().is_near(0), "it is reckoned anew each time");
+    assert_eq!(session.root().unwrap(), root);
+    session.write(put("b", "1"), 2).unwrap();
+    assert!(session.read_view().unwrap().is_near(1));
+    assert_ne!(session.root().unwrap(), root);
+    session.rollback().unwrap();
+    assert!(then.upgrade().is_none(), "the fork holds on to what the snapshot was of");
+}
+
+#[test]
 fn forks_share_what_roots_are_reckoned_from_and_have_none_before_somebody_asks() {
     let state = State::open(&memory(), "s", Options::default()).unwrap();
     let main = state.main();

@@ -1,5 +1,5 @@
-//! Calls about sessions as such. Each is done in the turn of its session, and also in the turn of the fork
-//! where it reads or writes that.
+//! Calls about sessions as such. All but `Open` are done in the turn of their session, and also in the turn of
+//! the fork where they read or write that.
 
 use super::Core;
 use super::answer::{Answer, WriteKind};
@@ -17,6 +17,7 @@ use thalweg_service::Access;
 const COMMIT_COST: usize = 4;
 /// Bytes of changes whose commit costs as much as such a key.
 const BYTES_PER_COST: usize = 32;
+
 /// A session in its turn.
 pub(super) struct SessionTurn {
     live: LiveSession,
