@@ -2,7 +2,7 @@
 //! files stay proportional to what is live.
 //!
 //! Purpose: what was purged, deleted or expired goes whole segments at a time
-//! ([`checkpoint`](crate::checkpoint)); what is left lies scattered among what is not. When it is worth a
+//! ([`removal`](super::removal)); what is left lies scattered among what is not. When it is worth a
 //! look [`reclaim`](crate::reclaim) says. A compacted segment has the same number, and every batch that is
 //! needed has the place it always had, so that no holder of a place has to be told; but in the file they
 //! lie side by side, however small they are and whatever lay between them, and a table says where each run of

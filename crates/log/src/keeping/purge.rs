@@ -164,9 +164,14 @@ impl Store {
         let count = |from| purge.count_entries.then(|| self.count_entries(log, from..first));
         let (mut from, mut entries) = (begin, count(begin));
         loop {
-            let Some(state) = log.staged() else { return Err(CommitError::Deleted) };
+            let done_by_another = || Ok((None, Receipt { ticket: log.last(), ..Receipt::default() }));
+            let state = match log.staged() {
+                Some(state) => state,
+                None if purge.destroy => return done_by_another(),
+                None => return Err(CommitError::Deleted),
+            };
             if state.first >= first && !purge.destroy {
-                return Ok((None, Receipt { ticket: log.last(), ..Receipt::default() }));
+                return done_by_another();
             }
             // Another caller may have let go of some of it since.
             if state.first > from {

@@ -1,7 +1,7 @@
 //! When the room of what was let go is worth a checkpoint.
 //!
 //! Purpose: whatever was purged, deleted, expired or trimmed goes out of the files behind two checkpoints:
-//! whole segments that no log needs are removed there ([`checkpoint`](crate::checkpoint)), those of which
+//! whole segments that no log needs are removed there ([`removal`](super::removal)), those of which
 //! little is needed are written anew ([`compact`](crate::keeping::compact)). A checkpoint has a record for
 //! every log, so what it costs is weighed against what it gives back: where that is a good part of the files,
 //! or of what the store may keep, one comes with the next housekeeping; where it is less, after a while,

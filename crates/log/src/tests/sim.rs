@@ -762,10 +762,11 @@ impl Reach {
     }
 
     /// The least that so many seeds may come to: six standard deviations below the mean, so that one run in a
-    /// thousand million fails by chance. 0 for so few seeds that chance alone may keep all of them from it.
+    /// thousand million fails by chance. Of more than a hundred as much as of a hundred, scaled: the mean is
+    /// not known well enough for more. 0 for so few that chance alone may keep all of them from it.
     fn floor(&self, seeds: u64) -> u64 {
-        let seeds = seeds as f64;
-        (self.mean * seeds - 6.0 * self.deviation * seeds.sqrt()).max(0.0) as u64
+        let below = 6.0 * self.deviation / (seeds.min(100) as f64).sqrt();
+        ((self.mean - below) * seeds as f64).max(0.0) as u64
     }
 }
 
