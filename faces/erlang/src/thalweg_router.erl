@@ -112,10 +112,11 @@ unpack(Connection) -> spawn(fun() -> thalweg_nif:unpack(Connection) end).
 -spec unpack_all(thalweg_nif:connection()) -> ok.
 unpack_all(Connection) ->
     case thalweg_nif:unpack(Connection) of
-        ok -> ok;
         busy ->
             timer:sleep(1),
-            unpack_all(Connection)
+            unpack_all(Connection);
+        %% A panic, too, which leaves what was not read to `close'.
+        _ -> ok
     end.
 
 -spec close(thalweg_nif:connection()) -> no_return().

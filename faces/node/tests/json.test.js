@@ -47,3 +47,27 @@ test("a Map goes as an object, and what JSON would show nothing of is refused", 
     assert.throws(() => stringify({ value }), { name: "ServiceError", code: "BAD_ARGUMENT" })
   }
 })
+
+test("what a value throws while it is asked what it becomes is the cause, or comes as it is", () => {
+  const thrown = (value) => {
+    try {
+      stringify(value)
+    } catch (error) {
+      return error
+    }
+    return assert.fail("it is said")
+  }
+  const circle = {}
+  circle.circle = circle
+  for (const [kind, value] of [
+    [TypeError, circle], [TypeError, { toJSON: () => undefined.x }], [TypeError, { get x() { return undefined.x } }],
+    [RangeError, { toJSON: () => "x".repeat(-1) }],
+  ]) {
+    const error = thrown({ value })
+    assert.deepEqual([error.name, error.code], ["ServiceError", "BAD_ARGUMENT"])
+    assert.ok(error.cause instanceof kind, String(error.cause))
+    assert.equal(error.message, `JSON cannot say it: ${error.cause.message}`)
+  }
+  const own = new Error("own")
+  assert.equal(thrown({ toJSON() { throw own } }), own)
+})

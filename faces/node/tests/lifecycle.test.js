@@ -408,8 +408,8 @@ test("verify() finds a store whole, open or closed, and a flipped bit", async (c
   writeSync(file, Buffer.of(byte[0] ^ 1), 0, 1, 4000)
   const { damage } = await verify(path)
   assert.equal(damage.length, 1)
-  const [{ message, file: name, from, to, logs }] = damage
+  const [{ message, file: name, from, resumes, logs }] = damage
   assert.match(message, /segment-0000000001 is damaged/)
   assert.deepEqual([name, Math.floor(from / 2 ** 32)], ["segment-0000000001", 1])
-  assert.ok(to > from && (logs === null || logs.includes(id)))
+  assert.ok(resumes > from && (logs === null || logs.includes(id)))
 })

@@ -72,6 +72,17 @@ test("another schema is refused at both ends' word", async (context) => {
   for (const schema of [SCHEMA, undefined]) assert.ok(await connect(context, path, { schema }))
 })
 
+test("a schema that is left out, null included, is the service's own", async (context) => {
+  for (const options of [undefined, {}, { schema: undefined }, { schema: null, errorTag: null, drainGraceMs: null }]) {
+    const path = endpoint(context)
+    await serve(context, path, { schema: SCHEMA, errorTag: "t", dispatch: echo }, options)
+    assert.equal((await failure(Client.connect(path, { schema: "cd".repeat(32) }))).code, "SCHEMA_MISMATCH")
+  }
+  const path = endpoint(context)
+  await serve(context, path, { schema: SCHEMA, dispatch: echo }, { schema: "cd".repeat(32) })
+  assert.equal((await failure(Client.connect(path, { schema: SCHEMA }))).code, "SCHEMA_MISMATCH")
+})
+
 test("another version is refused", async (context) => {
   const path = endpoint(context)
   await peer(context, path, () => {}, welcome({ fault: FAULTS.VERSION_MISMATCH.number, version: 9 }))

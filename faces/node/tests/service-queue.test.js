@@ -92,6 +92,19 @@ test("calls are taken in their order whichever leave in between, and end when th
   assert.deepEqual([queue.count, queue.bytes, queue.due], [0, 0, Infinity])
 })
 
+// One that has grown old in memory keeps whatever it refers to.
+test("a call that left refers to no other", () => {
+  const queue = new Queue(1 << 30)
+  const waiters = Array.from({ length: 5 }, (_, n) => new Waiter(n))
+  for (const waiter of waiters) queue.put(waiter, call(0))
+  const calls = waiters.map(({ waiting }) => waiting)
+  waiters[2].fail(new Error())
+  assert.equal(queue.take(), calls[0])
+  assert.equal(calls[1].newer, calls[3])
+  queue.fail(new Error())
+  for (const { older, newer } of calls) assert.deepEqual([older, newer], [null, null])
+})
+
 // What looks at all that wait for each of them takes minutes for these.
 test("very many that wait are taken one by one", { timeout: 20_000 }, async () => {
   const queue = new Queue(1 << 30)

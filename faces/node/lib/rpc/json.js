@@ -5,7 +5,7 @@
 // is refused.
 
 const { randomBytes } = require("node:crypto")
-const { badArgument } = require("../service/error.js")
+const { ServiceError, badArgument } = require("../service/error.js")
 
 // Stands before the digits of a BigInt while it is a string on its way; no other text can have it.
 const MARK = randomBytes(16).toString("hex")
@@ -70,9 +70,10 @@ function said(value) {
   try {
     return JSON.stringify(value, replacer)
   } catch (error) {
-    // What is too deep, or goes in a circle. What a value throws while it is asked what it becomes is its own.
-    if (error instanceof TypeError || error instanceof RangeError) throw badArgument(`JSON cannot say it: ${error.message}`)
-    throw error
+    // What goes in a circle is a TypeError, and what is too deep a RangeError. These two kinds are taken for JSON's own, although a
+    // `toJSON` or a getter may throw them as well: the cause says where they are from. Whatever else one throws comes as it is.
+    if (!(error instanceof TypeError || error instanceof RangeError)) throw error
+    throw new ServiceError("BAD_ARGUMENT", `JSON cannot say it: ${error.message}`, { cause: error })
   }
 }
 

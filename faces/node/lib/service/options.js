@@ -119,5 +119,6 @@ function listenOptions(given) {
 }
 
 module.exports = {
-  LISTEN, callOptions, checkSignal, checkedCredit, connectOptions, duration, listenOptions, milliseconds, syncCallOptions, timerMs, whole,
+  LISTEN, callOptions, checkSignal, checkedCredit, connectOptions, duration, isLeftOut, listenOptions, milliseconds, syncCallOptions,
+  timerMs, whole,
 }

@@ -67,6 +67,8 @@ class Queue {
     this.bytes -= call.bytes
     if (call.due !== Infinity) this.deadlines.remove(call)
     if (this.count === 0) this.look()
+    // A call that has grown old in memory would keep each later one that left, one by the other.
+    call.older = call.newer = null
   }
 
   /** The oldest call, with what is left of its time, and its waiter; undefined when there is none. */

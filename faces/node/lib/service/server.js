@@ -9,7 +9,7 @@ const binding = require("../binding.js")
 const { FAULTS } = require("../faults.js")
 const { Outbox } = require("./area.js")
 const { badArgument, faulty, native, options: checked, wordsOf } = require("./error.js")
-const { LISTEN, listenOptions, timerMs } = require("./options.js")
+const { LISTEN, isLeftOut, listenOptions, timerMs } = require("./options.js")
 const { Reply } = require("./reply.js")
 const { Turns } = require("./turns.js")
 
@@ -41,8 +41,9 @@ class Server {
     if (!isBare && typeof service?.dispatch !== "function") throw badArgument("a service has a function dispatch")
     this.dispatch = isBare ? service : (frame, reply) => service.dispatch(frame, reply)
     const known = isBare ? {} : { schema: service.schema, errorTag: service.errorTag }
-    const said = checked(options, LISTEN, "listen")
-    const settings = listenOptions({ ...known, ...said })
+    // What is left out stays as the service has it.
+    const said = Object.entries(checked(options, LISTEN, "listen")).filter(([, value]) => !isLeftOut(value))
+    const settings = listenOptions({ ...known, ...Object.fromEntries(said) })
     this.drainGraceMs = settings.drainGraceMs ??= DRAIN_GRACE_MS
     this.turns = new Turns(this)
     this.outbox = new Outbox()

@@ -82,7 +82,7 @@ console.log(indexBytes / batchBytes, batches, mappedBytes, purges)
 const found: Recovery | null = store.recovery
 console.log(found?.clean, found?.discardedBytes, found?.checkpoint?.toFixed(), found?.unnamed?.message)
 const spans: Damage[] = store.damage()
-console.log(spans.map(({ file, from, to, logs }) => `${file} ${from} ${to} ${logs?.length}`))
+console.log(spans.map(({ file, from, resumes, logs }) => `${file} ${from} ${resumes} ${logs?.length}`))
 const names: string[] = store.logs()
 console.log(names)
 for await (const name of store.newLogs({ existing: true, signal })) console.log(name.length)
