@@ -295,8 +295,8 @@ pub trait Reply: Send {
         self.end(&error_frame(error, message));
     }
 
-    /// Whether the answer is not wanted any more: cancelled, overdue, or its client is gone. The call is to be
-    /// ended all the same.
+    /// Whether the answer is not wanted any more: cancelled, overdue, or its client is gone. The call is to
+    /// be ended all the same.
     fn is_cancelled(&self) -> bool;
 
     /// Wakes `waker` once, when a [`Flow`] or [`Reply::is_cancelled`] may have changed; at once if it has

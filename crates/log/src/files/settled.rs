@@ -17,8 +17,8 @@
 //!
 //! Ownership: a file beside its segment's, made and removed by housekeeping
 //! ([`settle`](crate::keeping::settle)). The segment is the truth and has everything; this file only repeats
-//! it. So it may be missing, or be removed at any moment, and damage in it costs nothing: reads go back to the
-//! segment, and the file is made anew.
+//! it. So it may be missing, or be removed at any moment, and damage in it costs nothing: reads go back to
+//! the segment, and the file is made anew.
 //!
 //! Invariants: the file is final once it has its name. Its tables are verified before the first look-up, and
 //! each 64 KiB of payload before it is first served, once per process. *Checked by* the tests below, those of

@@ -13,8 +13,9 @@
 //! the most memory a start ever takes is what one step does ([`step`]).
 //!
 //! Configuration and addresses are judged before a new store is made: a start that is refused for them leaves
-//! nothing behind. Until all is open that threads will serve, nothing was acknowledged, and a start that fails
-//! closes the store in order; one that fails later, for want of a thread, leaves the store as a kill does.
+//! nothing behind. Until all is open that threads will serve, nothing was acknowledged, and a start that
+//! fails closes the store in order; one that fails later, for want of a thread, leaves the store as a kill
+//! does.
 
 mod address;
 mod error;

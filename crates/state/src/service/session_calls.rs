@@ -1,5 +1,5 @@
-//! Calls about sessions as such. All but `Open` are done in the turn of their session, and also in the turn of
-//! the fork where they read or write that.
+//! Calls about sessions as such. All but `Open` are done in the turn of their session, and also in the turn
+//! of the fork where they read or write that.
 
 use super::Core;
 use super::answer::{Answer, WriteKind};
