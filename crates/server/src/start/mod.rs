@@ -97,15 +97,16 @@ pub(crate) fn serve(
     let limits = per_reactor.limits(options);
     step(|| preflight::check(options, &plan))?;
     let engine = open_store(&process, options, &plan, limits.streams)?;
-    plan.warn();
+    step(|| {
+        plan.warn();
+        per_reactor.warn(options, &limits);
+    });
     let opened = step(|| OpenResources::at(inherited, &plan, options, &engine, per_reactor));
     // Nothing was acknowledged, and the next start has nothing to recover.
     let opened = opened.inspect_err(|_| drop(engine.close()))?;
     let (threads, addresses) = opened.start(&engine, &plan, options, per_reactor)?;
-    code::release();
-    per_reactor.warn(options, &limits);
-    tracing::info!(reactors = plan.reactors, durability = ?options.durability, %limits, "serving");
-    addresses.greet(&threads, &limits, plan.front.is_guarded(), output);
+    step(|| tracing::info!(reactors = plan.reactors, durability = ?options.durability, %limits, "serving"));
+    step(|| addresses.greet(&threads, &limits, plan.front.is_guarded(), output));
     let supervisor = step(|| {
         let supervisor = Supervisor::from_environment();
         supervisor.ready();
@@ -203,18 +204,15 @@ impl OpenResources {
         per_reactor: PerReactor,
     ) -> Result<(Threads, Addresses), ServerError> {
         let spin = options.spin == Switch::On;
+        let webhooks = step(|| webhooks::WebhookThread::start(engine))?;
+        let housekeeper = step(|| Housekeeper::start(engine))?;
+        // Last: the first request may be waiting, and from then on its code is needed as well.
         let start = ReactorStart::new(engine, &plan.front, &self.pool, per_reactor.config(options), spin);
         let mut reactors: Vec<ReactorThread> = start.streams(&mut self.addresses.streams)?;
         reactors.extend(start.rpc(plan.reactors, &mut self.addresses.rpc)?);
         let Addresses { streams, rpc } = &mut self.addresses;
         streams.paths.append(&mut rpc.paths);
-        let threads = Threads {
-            reactors,
-            neighbours: self.neighbours,
-            webhooks: webhooks::WebhookThread::start(engine)?,
-            housekeeper: Housekeeper::start(engine)?,
-        };
-        Ok((threads, self.addresses))
+        Ok((Threads { reactors, neighbours: self.neighbours, webhooks, housekeeper }, self.addresses))
     }
 }
 

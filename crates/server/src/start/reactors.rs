@@ -13,6 +13,7 @@ use std::sync::mpsc::channel;
 use thalweg_http::{Config, Http, Listening};
 use thalweg_reactor::{Pool, Reactor};
 use thalweg_sync::places::Places;
+use thalweg_sys::code;
 
 /// What a reactor watches beside its connections: services that live elsewhere.
 const ATTACHED_MAX: usize = 64;
@@ -89,13 +90,14 @@ impl<'a> ReactorStart<'a> {
         let run = move || {
             let built = Reactor::new(reactor_config, |core| {
                 let ReactorParts { service, meters, attached } =
-                    front.parts(&engine, &pool, core.handle(), role)?;
-                let http = Http::new(core, service, config, listening)?;
+                    step(|| front.parts(&engine, &pool, core.handle(), role))?;
+                let http = step(|| Http::new(core, service, config, listening))?;
                 let http = http.with_pool(pool).with_places(places);
                 let mut http = http.with_meters(meters).with_hosts(front.hosts());
                 attached.into_iter().try_for_each(|descriptor| http.attach(core, descriptor))?;
                 Ok::<_, io::Error>(http)
             });
+            code::release();
             let outcome = built.and_then(|mut reactor: Reactor<Http<ReactorService>>| {
                 // The thread that started this one waits for the handle.
                 let _ = sender.send(Ok(reactor.handle()));
