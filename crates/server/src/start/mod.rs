@@ -6,8 +6,8 @@
 //! | [`preflight`] | whether a new store could be served where it is to be |
 //! | [`store`] | the store is opened; a signal ends the program meanwhile ([`signals`]) |
 //! | [`listeners`] | listens at every address ([`address`], [`listen_conflicts`]) |
-//! | [`reactors`] | a thread for each reactor, which serves from then on |
-//! | [`greeting`], [`systemd`] | says that it serves |
+//! | [`reactors`] | a thread for each reactor, with all that it serves |
+//! | [`greeting`], [`systemd`] | says that it serves, and it does |
 //!
 //! Then [`run`](crate::run) takes over. Between two steps the code that the last one ran is released, so that
 //! the most memory a start ever takes is what one step does ([`step`]).
@@ -36,7 +36,7 @@ pub(crate) use systemd::{Supervisor, listeners as listeners_handed_over};
 
 use self::greeting::Greeting;
 use self::listeners::{ListenOptions, Listeners};
-use self::reactors::ReactorStart;
+use self::reactors::{Gate, ReactorStart};
 use self::store::open_store;
 use crate::bounds::Limits;
 use crate::bounds::PerReactor;
@@ -104,9 +104,12 @@ pub(crate) fn serve(
     let opened = step(|| OpenResources::at(inherited, &plan, options, &engine, per_reactor));
     // Nothing was acknowledged, and the next start has nothing to recover.
     let opened = opened.inspect_err(|_| drop(engine.close()))?;
-    let (threads, addresses) = opened.start(&engine, &plan, options, per_reactor)?;
+    let gate = Gate::default();
+    let (threads, addresses) = opened.start(&engine, &plan, options, per_reactor, &gate)?;
     step(|| tracing::info!(reactors = plan.reactors, durability = ?options.durability, %limits, "serving"));
     step(|| addresses.greet(&threads, &limits, plan.front.is_guarded(), output));
+    // Behind the steps: the first request may be waiting, and its code would come on top of theirs.
+    gate.open();
     let supervisor = step(|| {
         let supervisor = Supervisor::from_environment();
         supervisor.ready();
@@ -195,19 +198,19 @@ impl OpenResources {
         Ok(Self { addresses, pool, neighbours })
     }
 
-    /// Starts every thread. From here on the server answers.
+    /// Starts every thread. The reactors answer once the gate is opened.
     fn start(
         mut self,
         engine: &Engine,
         plan: &Plan,
         options: &ServeOptions,
         per_reactor: PerReactor,
+        gate: &Gate,
     ) -> Result<(Threads, Addresses), ServerError> {
-        let spin = options.spin == Switch::On;
+        let (config, spin) = (per_reactor.config(options), options.spin == Switch::On);
         let webhooks = step(|| webhooks::WebhookThread::start(engine))?;
         let housekeeper = step(|| Housekeeper::start(engine))?;
-        // Last: the first request may be waiting, and from then on its code is needed as well.
-        let start = ReactorStart::new(engine, &plan.front, &self.pool, per_reactor.config(options), spin);
+        let start = ReactorStart::new(engine, &plan.front, &self.pool, config, spin, gate);
         let mut reactors: Vec<ReactorThread> = start.streams(&mut self.addresses.streams)?;
         reactors.extend(start.rpc(plan.reactors, &mut self.addresses.rpc)?);
         let Addresses { streams, rpc } = &mut self.addresses;

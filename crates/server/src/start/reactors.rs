@@ -1,4 +1,5 @@
-//! The reactors that serve HTTP, each on a thread of its own.
+//! The reactors that serve HTTP, each on a thread of its own. All of them are built before the first one serves:
+//! they wait at a [`Gate`].
 
 use super::error::ServerError;
 use super::listeners::Listeners;
@@ -8,8 +9,8 @@ use crate::layers::front::{Front, ReactorParts, ReactorService};
 use crate::layers::rpc::ReactorRole;
 use crate::run::ReactorThread;
 use std::io;
-use std::sync::Arc;
 use std::sync::mpsc::channel;
+use std::sync::{Arc, OnceLock};
 use thalweg_http::{Config, Http, Listening};
 use thalweg_reactor::{Pool, Reactor};
 use thalweg_sync::places::Places;
@@ -20,6 +21,21 @@ const ATTACHED_MAX: usize = 64;
 /// A reactor's thread. Only the part that is used takes memory.
 const STACK_BYTES: usize = 512 * 1024;
 
+/// Keeps reactors that are built from serving until it is opened. Where it never is, the program ends.
+#[derive(Clone, Default)]
+pub(super) struct Gate(Arc<OnceLock<()>>);
+
+impl Gate {
+    /// From now on they serve.
+    pub(super) fn open(&self) {
+        let _ = self.0.set(());
+    }
+
+    fn wait(&self) {
+        self.0.wait();
+    }
+}
+
 /// What every reactor is started with.
 pub(super) struct ReactorStart<'a> {
     engine: &'a Engine,
@@ -29,6 +45,7 @@ pub(super) struct ReactorStart<'a> {
     places: Arc<Places>,
     config: Config,
     spin: bool,
+    gate: &'a Gate,
 }
 
 impl<'a> ReactorStart<'a> {
@@ -38,9 +55,10 @@ impl<'a> ReactorStart<'a> {
         pool: &'a Pool,
         config: Config,
         spin: bool,
+        gate: &'a Gate,
     ) -> Self {
         let places = Arc::new(Places::new(config.connections_max));
-        Self { engine, front, pool, places, config, spin }
+        Self { engine, front, pool, places, config, spin, gate }
     }
 
     /// Starts a reactor for each share of the listeners.
@@ -86,7 +104,7 @@ impl<'a> ReactorStart<'a> {
         // A reactor lives and dies on its thread; only its handle comes back.
         let (sender, receiver) = channel();
         let (engine, front, pool) = (self.engine.clone(), self.front.clone(), self.pool.clone());
-        let places = self.places.clone();
+        let (places, gate) = (self.places.clone(), self.gate.clone());
         let run = move || {
             let built = Reactor::new(reactor_config, |core| {
                 let ReactorParts { service, meters, attached } =
@@ -101,6 +119,7 @@ impl<'a> ReactorStart<'a> {
             let outcome = built.and_then(|mut reactor: Reactor<Http<ReactorService>>| {
                 // The thread that started this one waits for the handle.
                 let _ = sender.send(Ok(reactor.handle()));
+                gate.wait();
                 reactor.run()
             });
             if let Err(error) = outcome {
