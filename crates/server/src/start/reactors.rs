@@ -1,5 +1,5 @@
-//! The reactors that serve HTTP, each on a thread of its own. All of them are built before the first one serves:
-//! they wait at a [`Gate`].
+//! The reactors that serve HTTP, each on a thread of its own. All of them are built before the first one
+//! serves: they wait at a [`Gate`].
 
 use super::error::ServerError;
 use super::listeners::Listeners;
