@@ -52,7 +52,7 @@ impl<T> Snapshots<T> {
         Self { version: AtomicU64::new(0), latest: Mutex::new(Arc::new(value)) }
     }
 
-    /// How often the value was replaced.
+    /// How often the value was replaced or touched.
     #[inline]
     pub fn version(&self) -> u64 {
         self.version.load(Ordering::Relaxed)
@@ -74,6 +74,13 @@ impl<T> Snapshots<T> {
         drop(latest);
         // Perhaps the last reference: what it takes along must not be waited for under the lock.
         drop(former);
+    }
+
+    /// Has readers find the value replaced by itself: something that they look at together with it was
+    /// changed before.
+    pub fn touch(&self) {
+        let _latest = self.latest.lock();
+        self.version.store(self.version() + 1, Ordering::Relaxed);
     }
 }
 
@@ -141,6 +148,16 @@ mod tests {
         assert!(!early.refresh(&snapshots) && !late.refresh(&snapshots));
         assert_eq!([&**early.value(), &**late.value(), &**copy.value()], ["abc"; 3]);
         assert_eq!((snapshots.version(), snapshots.latest().0), (2, 2));
+    }
+
+    #[test]
+    fn a_touch_is_told_as_a_replacement_and_copies_nothing() {
+        let snapshots = Snapshots::new("a".to_owned());
+        let mut seen = Cached::of(&snapshots);
+        let before = Arc::clone(seen.value());
+        snapshots.touch();
+        assert!(seen.is_stale(&snapshots) && seen.refresh(&snapshots) && !seen.refresh(&snapshots));
+        assert!(Arc::ptr_eq(&before, seen.value()));
     }
 
     /// One that were newer than its value would keep a reader from what came in between.

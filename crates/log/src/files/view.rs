@@ -97,7 +97,7 @@ impl Segments {
 
     /// Makes a new version of the same list, so that readers look again: the beginning of a log moved.
     pub(crate) fn touch(&self) {
-        self.snapshots.replace(|view| View::of(view.segments.clone()));
+        self.snapshots.touch();
     }
 
     /// Releases the memory that all but the newest `keep` segments take in this process.

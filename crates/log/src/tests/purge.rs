@@ -7,6 +7,7 @@ use crate::{
 };
 use parking_lot::Mutex;
 use proptest::prelude::*;
+use std::sync::Arc;
 use std::time::Duration;
 use thalweg_sys::disk::Disk;
 
@@ -24,6 +25,19 @@ fn filled(store: &Store, name: &[u8], count: u64) {
 
 fn before(time: u64) -> Purge<'static> {
     Purge { before: Some(time), ..Purge::default() }
+}
+
+#[test]
+fn a_trim_has_readers_look_again_and_copies_no_list_of_segments() {
+    let store = Store::memory(small()).unwrap();
+    filled(&store, b"a", 300);
+    let log = store.find(b"a").unwrap();
+    let mut reader = store.reader(&log);
+    assert_eq!(reader.entries(&Query::default()).count(), 300);
+    let list = store.shared.segments.latest();
+    store.trim(&log, 1_000, 1).unwrap();
+    assert!(Arc::ptr_eq(&list, &store.shared.segments.latest()));
+    assert_eq!(reader.entries(&Query::default()).count(), 290);
 }
 
 #[test]
