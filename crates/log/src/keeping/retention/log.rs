@@ -56,7 +56,7 @@ impl Bounds {
     fn due(&self, inner: &Inner, time: Time) -> Option<Time> {
         let held = inner.tail - inner.first;
         match (self.bytes, self.age_us) {
-            (Some(bytes), _) if held > bytes + (bytes / 8).max(SLACK_BYTES) => Some(0),
+            (Some(bytes), _) if held > bytes.saturating_add((bytes / 8).max(SLACK_BYTES)) => Some(0),
             (_, Some(age)) if held > 0 => Some(time.saturating_add(age)),
             _ => None,
         }
@@ -353,6 +353,16 @@ mod tests {
         let state = store.find(b"aged").unwrap().visible().unwrap();
         assert_eq!(state.first, state.tail);
     }
+
+    #[test]
+    fn bounds_that_nothing_reaches_let_go_of_nothing() {
+        let store = Store::memory(Options::default()).unwrap();
+        let log = bounded(&store, b"unbounded", Time::MAX, u64::MAX);
+        append(&store, &log, b"entry", Time::MAX - 1);
+        store.maintain(Time::MAX).unwrap();
+        assert_eq!(log.visible().unwrap().first, 0);
+    }
+
     fn forked(store: &Store, age_us: Time, bytes: u64) -> Arc<Log> {
         let parent = store.log(b"parent").unwrap();
         (0..100).for_each(|time| append(store, &parent, &[b'x'; 10_000], time));
