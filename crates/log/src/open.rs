@@ -50,7 +50,7 @@ impl Store {
     /// [`OpenError::BadOption`]; [`OpenError::Io`] when there is no memory for the first segment.
     pub fn memory(options: Options) -> Result<Store, OpenError> {
         let options = Options { durability: Durability::Memory, ..options };
-        options.check_sizes()?;
+        options.check()?;
         let failed = |source| OpenError::Io { action: "map", file: "memory".into(), source };
         let control = Arc::new(Control::in_memory(1).map_err(failed)?);
         let capacity = options.segment_bytes_first();
@@ -82,7 +82,7 @@ impl Store {
     /// # Errors
     /// [`OpenError`]; a store that is refused is left untouched.
     pub fn open(disk: &Disk, directory: &Path, options: Options) -> Result<(Store, Recovered), OpenError> {
-        options.check_sizes()?;
+        options.check()?;
         let directory = &absolute(directory)?;
         let failed = |action: &'static str| {
             let file = directory.to_owned();

@@ -7,6 +7,7 @@
 use crate::Time;
 use crate::error::OpenError;
 use crate::format::{SEGMENT_BYTES_MAX, SEGMENT_HEADER_BYTES};
+use crate::plausible::ID_END;
 use std::str::FromStr;
 
 /// Segments are made of whole pages.
@@ -16,6 +17,8 @@ pub(crate) const PAGE_BYTES: u32 = 4096;
 pub(crate) const BOUND_PARTS: u64 = 16;
 /// Whatever the bound, unless the options say less.
 const PART_BYTES_MIN: u32 = 1 << 20;
+/// Upper bound of the time of opening, excluded: ids are counted on from there.
+const OPENED_AT_END: Time = ID_END / 2;
 
 /// What an acknowledged commit survives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -96,9 +99,9 @@ pub struct Options {
     /// A segment is sealed when its first entry is older than this many microseconds, idle or not.
     pub rotate_after_us: Option<u64>,
     /// The time of opening, microseconds since the Unix epoch, which counts as an access of every log; 0 for
-    /// none. A store that is new, was not closed or is a backup that was never opened counts the ids of its
-    /// logs on from there, so that none is given out twice: logs of which nothing was found may have been
-    /// told of.
+    /// none, and less than 2 to the power of 62. A store that is new, was not closed or is a backup that was
+    /// never opened counts the ids of its logs on from there, so that none is given out twice: logs of which
+    /// nothing was found may have been told of.
     pub opened_at: Time,
     /// A mistake for the simulation to catch.
     #[cfg(test)]
@@ -145,7 +148,7 @@ impl Options {
 
     /// # Errors
     /// [`OpenError::BadOption`].
-    pub(crate) fn check_sizes(&self) -> Result<(), OpenError> {
+    pub(crate) fn check(&self) -> Result<(), OpenError> {
         let (min, max) = (self.segment_bytes_min, self.segment_bytes_max);
         let check = |option, bytes: u32, least, most: u32, or: &str| {
             if bytes.is_multiple_of(PAGE_BYTES) && (least..=most).contains(&bytes) {
@@ -155,7 +158,12 @@ impl Options {
             Err(OpenError::BadOption { option, value: bytes.into(), must })
         };
         check("segment_bytes_max", max, 2 * PAGE_BYTES, SEGMENT_BYTES_MAX, "")?;
-        check("segment_bytes_min", min, PAGE_BYTES, max, ", which is segment_bytes_max")
+        check("segment_bytes_min", min, PAGE_BYTES, max, ", which is segment_bytes_max")?;
+        if self.opened_at >= OPENED_AT_END {
+            let must = format!("less than {OPENED_AT_END}");
+            return Err(OpenError::BadOption { option: "opened_at", value: self.opened_at, must });
+        }
+        Ok(())
     }
 
     /// The largest segment that is begun unless a batch needs a larger one.
@@ -197,11 +205,25 @@ mod tests {
     }
 
     #[test]
+    fn a_time_of_opening_that_leaves_no_ids_is_refused() {
+        let opened = |opened_at| Store::memory(Options { opened_at, ..Options::default() });
+        let last = opened(OPENED_AT_END - 1).unwrap();
+        assert!(last.log(b"a").unwrap().id() < last.log(b"b").unwrap().id());
+        for opened_at in [OPENED_AT_END, Time::MAX] {
+            let refused = opened(opened_at).unwrap_err().to_string();
+            assert_eq!(
+                refused,
+                format!("opened_at is {opened_at}; it must be less than 4611686018427387904")
+            );
+        }
+    }
+
+    #[test]
     fn sizes_that_no_segment_can_have_are_refused_by_name() {
         let sized =
             |min, max| Options { segment_bytes_min: min, segment_bytes_max: max, ..Options::default() };
         for (min, max) in [(4096, 8192), (8192, 8192), (4096, SEGMENT_BYTES_MAX), (1 << 20, 3 << 20)] {
-            sized(min, max).check_sizes().unwrap();
+            sized(min, max).check().unwrap();
         }
         let min = "segment_bytes_min is {}; it must be a multiple of 4096 from 4096 to 65536, which is segment_bytes_max";
         for bytes in [0, 8, 4095, 4100, 65_536 + 4096, u32::MAX] {
