@@ -34,10 +34,20 @@ use verified::Verified;
 const PREFIX: &str = "segment-";
 
 /// A file of a higher number is no segment: there is always a next one.
-const NUMBER_MAX: u32 = i32::MAX as u32;
+pub(crate) const NUMBER_MAX: u32 = i32::MAX as u32;
 
 pub(crate) fn file_name(number: u32) -> String {
     format!("{PREFIX}{number:010}")
+}
+
+/// The number of the segment behind one.
+///
+/// # Errors
+/// It was the last.
+pub(crate) fn next_number(number: u32) -> io::Result<u32> {
+    let none_left =
+        || io::Error::other("no number is left for another segment: copy the logs to a new store");
+    Some(number + 1).filter(|next| *next <= NUMBER_MAX).ok_or_else(none_left)
 }
 
 pub(crate) fn number_of(name: &str) -> Option<u32> {

@@ -2,6 +2,8 @@
 //! before.
 
 use super::store::{config, open, os, small};
+use crate::format::SegmentHeader;
+use crate::segment::{NUMBER_MAX, Segment};
 use crate::{
     Attached, Commit, CommitError, Config, Durability, Fork, Log, OpenError, Options, Place, Purge, Query,
     ReadError, Store,
@@ -420,6 +422,28 @@ fn rotating_with_little_in_a_segment_begins_no_larger_one() {
 }
 
 /// The list of files, their headers and the words are read one after the other while others change them.
+/// A file of a higher number would be taken for nobody's by whoever opens the store.
+#[test]
+fn no_segment_is_begun_behind_the_last_number_there_is() {
+    let store = Store::memory(small()).unwrap();
+    let log = store.log(b"a").unwrap();
+    {
+        let header = SegmentHeader { number: NUMBER_MAX, capacity: 4096, ..SegmentHeader::default() };
+        let (segment, region) = Segment::in_memory(header).unwrap();
+        let mut writer = store.shared.writer.lock();
+        writer.active = Arc::new(segment);
+        writer.segment_tail.move_to(region);
+        store.shared.segments.add(writer.active.clone());
+    }
+    store.append(&log, &[7; 3000], 1).unwrap();
+    for refused in [store.append(&log, &[7; 3000], 2).unwrap_err(), store.rotate().unwrap_err()] {
+        assert_eq!(refused.word(), "IO");
+        assert!(refused.to_string().contains("no number is left"), "{refused}");
+    }
+    store.append(&log, b"fits", 3).unwrap();
+    assert_eq!(entries(&store, &log).iter().map(Vec::len).collect::<Vec<_>>(), [3000, 4]);
+}
+
 #[test]
 fn verifying_a_store_in_use_finds_no_damage_that_is_not_there() {
     let directory = tempfile::tempdir().unwrap();

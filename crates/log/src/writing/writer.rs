@@ -18,7 +18,7 @@ use crate::format::{BatchHeader, Link, SEGMENT_HEADER_BYTES, SegmentHeader};
 use crate::open::{Parts, Tail};
 use crate::options::{Durability, Options};
 use crate::reserve::Reserve;
-use crate::segment::Segment;
+use crate::segment::{self, Segment};
 use crate::segment_tail::{SegmentTail, WriteMode};
 use crate::spare::{SegmentPurpose, Spare};
 use crate::store::Store;
@@ -272,8 +272,8 @@ impl Writer {
 
     fn rotate(&mut self, needed: u32, why: SegmentPurpose) -> Result<(), CommitError> {
         self.flush()?;
-        let number = self.active.header.number + 1;
         let refused = |error: io::Error| CommitError::no_segment(&error);
+        let number = segment::next_number(self.active.header.number).map_err(refused)?;
         let (store_id, previous, latest) = (self.control.store_id, self.link, self.times.latest);
         let header = |capacity| SegmentHeader {
             number,
