@@ -37,6 +37,7 @@
 //! log, uncommon       one log: its staged and its visible view; what few logs have
 //! catalogue, names    the logs by name; the same in order, for listings
 //! fork, fork_needs    logs whose first bytes are another log's; what a log keeps for its forks
+//! log_numbers         the logs of one batch
 //! extents, places     where a log's payload lies; batches that say where earlier ones lie, to bound memory
 //! watch               who is told when something becomes durable
 //! options, error, words   how a store is opened; what can go wrong; the word by which each language tells it
@@ -61,6 +62,7 @@ mod fork_needs;
 pub mod fuzzing;
 mod keeping;
 mod log;
+mod log_numbers;
 mod names;
 mod open;
 mod options;

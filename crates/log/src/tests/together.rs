@@ -73,3 +73,25 @@ fn a_transaction_is_seen_in_all_its_logs_in_another_process_too() {
         });
     }
 }
+
+/// As many as one commit may be to.
+#[test]
+fn a_transaction_of_as_many_logs_as_there_may_be_is_there_after_a_crash() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = || Options { segment_bytes_max: 32 << 20, ..os() };
+    let store = open(directory.path(), options());
+    let logs: Vec<_> =
+        (0..usize::from(u16::MAX)).map(|n| store.log(format!("{n}").as_bytes()).unwrap()).collect();
+    let mut transaction = store.transaction(1);
+    for round in [b"x", b"y"] {
+        logs.iter().for_each(|log| transaction.append(log, round).unwrap());
+    }
+    transaction.commit().unwrap();
+    drop((logs, store));
+    let store = open(directory.path(), options());
+    let mut read = 0;
+    store.visit(|log| read += log.visible().unwrap().tail);
+    assert_eq!(read, 2 * u64::from(u16::MAX));
+    let log = store.find(b"65534").unwrap();
+    assert_eq!(super::refusals::entries(&store, &log), [b"x", b"y"]);
+}

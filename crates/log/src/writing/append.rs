@@ -9,6 +9,7 @@ use crate::committer::Pending;
 use crate::error::{CommitError, said};
 use crate::format::{FLAG_LAST, Kind, Stamp};
 use crate::log::{Change, Inner, Log, Seen};
+use crate::log_numbers::LogNumbers;
 use crate::options::Durability;
 use crate::store::Store;
 use crate::{Commit, Config, Lifetime, Offset, Position, Receipt, Time};
@@ -135,8 +136,15 @@ impl Store {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn transaction(&self, time: Time) -> Transaction<'_> {
-        let (logs, holds) = (SmallVec::new(), SmallVec::new());
-        Transaction { store: self, time, logs, holds, entries: Vec::new(), bytes: Vec::new() }
+        Transaction {
+            store: self,
+            time,
+            logs: SmallVec::new(),
+            numbers: LogNumbers::default(),
+            holds: SmallVec::new(),
+            entries: Vec::new(),
+            bytes: Vec::new(),
+        }
     }
 
     /// Says that a transaction which is kept elsewhere is going to append to a log, as
@@ -191,6 +199,8 @@ pub struct Transaction<'s> {
     store: &'s Store,
     time: Time,
     logs: SmallVec<[Arc<Log>; 2]>,
+    /// Where each of them is in that list.
+    numbers: LogNumbers,
     /// One per log.
     holds: SmallVec<[AppendIntent; 2]>,
     /// Which log each entry goes to, and where its payload is kept.
@@ -207,13 +217,15 @@ impl Transaction<'_> {
         if payload.is_empty() {
             return Err(CommitError::EmptyEntry);
         }
-        let place = match self.logs.iter().position(|known| Arc::ptr_eq(known, log)) {
+        // Another store may have a log of the same id.
+        let known = self.numbers.find(log.id()).filter(|place| Arc::ptr_eq(&self.logs[*place], log));
+        let place = match known {
             Some(place) => place,
             None => {
                 self.store.shared.owns(&log.lock())?;
                 self.holds.push(self.store.hold(log));
                 self.logs.push(log.clone());
-                self.logs.len() - 1
+                self.numbers.add(log.id())
             }
         };
         let start = self.bytes.len();
@@ -235,8 +247,8 @@ impl Transaction<'_> {
     /// Drops it all.
     pub fn abort(self) {}
 
-    /// Writes all of it as one batch, and in `sync` mode waits until it is durable. Answers the place of the
-    /// last entry of the last log.
+    /// Writes all of it as one batch, and in `sync` mode waits until it is durable. The receipt's offsets are
+    /// those of all that was written to the log of the last entry.
     ///
     /// # Errors
     /// [`CommitError`]. Nothing was applied unless it is [`CommitError::Failed`] after a sync that failed.

@@ -6,6 +6,7 @@ use crate::extents::Extent;
 use crate::fork::Lineage;
 use crate::format::{self, Config, Created, Frame, Kind, Producer};
 use crate::log::{Change, Inner, Log};
+use crate::log_numbers::LogNumbers;
 use crate::places::Places;
 use crate::plausible::is_plausible;
 use crate::scan::Batch;
@@ -35,16 +36,17 @@ impl Recovery {
     pub(super) fn apply(&mut self, segment: u32, batch: &Batch<'_>) {
         self.report.batches += 1;
         let mut gathered: SmallVec<[LogChanges<'_>; 1]> = SmallVec::new();
+        let mut numbers = LogNumbers::default();
         for frame in format::frames(batch.body) {
             if !is_plausible(&frame) {
                 self.disbelieve(segment, batch, &frame);
                 continue;
             }
-            let index = gathered.iter().position(|one| one.log == frame.log).unwrap_or_else(|| {
+            let number = numbers.find(frame.log).unwrap_or_else(|| {
                 gathered.push(LogChanges { log: frame.log, ..LogChanges::default() });
-                gathered.len() - 1
+                numbers.add(frame.log)
             });
-            let one = &mut gathered[index];
+            let one = &mut gathered[number];
             match frame.kind {
                 Kind::Data => {
                     self.times.note(frame.time);
