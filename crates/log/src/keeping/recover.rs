@@ -227,7 +227,7 @@ impl Recovery {
         for log in found.logs {
             self.logs.insert(log.id(), log);
         }
-        self.logs.values().for_each(|log| self.link(log));
+        self.link_all();
         self.report.checkpoint = Some(found.start);
         Ok(Some((found.start, found.link)))
     }

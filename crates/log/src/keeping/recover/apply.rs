@@ -133,6 +133,15 @@ impl Recovery {
         }
     }
 
+    /// Makes all forks known to their parents, in the order in which they were made: most are made near the
+    /// end of what their parent has by then, and so each comes behind those before it.
+    pub(super) fn link_all(&self) {
+        let mut forks: Vec<&Arc<Log>> =
+            self.logs.values().filter(|log| log.lock().lineage.is_some()).collect();
+        forks.sort_unstable_by_key(|log| log.id());
+        forks.into_iter().for_each(|log| self.link(log));
+    }
+
     /// Makes a fork known to its parent, if that is known and has not heard of it.
     pub(super) fn link(&self, log: &Arc<Log>) {
         let mut inner = log.lock();
