@@ -149,6 +149,20 @@ impl Attached {
         Ok(())
     }
 
+    /// The same if logs were created since the last call, of which `seen` takes note.
+    pub(crate) fn visit_if_created(
+        &self,
+        seen: &mut Option<u64>,
+        visitor: impl FnMut(&Arc<Log>),
+    ) -> Result<(), ReadError> {
+        let followed = self.neighbour.catch_up().map_err(unlisted)?;
+        let created = followed.recovery.created();
+        if seen.replace(created) != Some(created) {
+            followed.recovery.catalogue().visit(visitor);
+        }
+        Ok(())
+    }
+
     /// A reader of one of the logs that were found here; one of any other is refused when it is to read
     /// ([`ReadError::OtherStore`]).
     pub fn reader(&self, log: &Arc<Log>) -> Reader {

@@ -60,6 +60,8 @@ pub(crate) struct Recovery {
     replayed: BTreeMap<u32, (u32, u32)>,
     catalogue: Catalogue,
     logs: HashMap<LogId, Arc<Log>>,
+    /// Logs that were created by what was replayed; it also moves where replay begins anew.
+    created: u64,
     next_log: u64,
     last_link: Link,
     times: Times,
@@ -92,6 +94,7 @@ impl Recovery {
             replayed: BTreeMap::new(),
             catalogue: Catalogue::new(),
             logs: HashMap::new(),
+            created: 0,
             next_log: Some(control.next_log()).filter(|next| *next < ID_END).unwrap_or(0).max(1),
             last_link: Link::default(),
             times: Times { latest: 0, lateness: control.lateness() },
@@ -382,6 +385,11 @@ impl Recovery {
 
     pub(crate) fn catalogue(&self) -> &Catalogue {
         &self.catalogue
+    }
+
+    /// A number that moves with every log that comes to the catalogue.
+    pub(crate) fn created(&self) -> u64 {
+        self.created
     }
 
     /// Finishes the catalogue and answers what was found.

@@ -3,7 +3,8 @@
 //! In the process that owns the store ids only grow and are never reused, so it is enough to remember the
 //! last one: that costs one load when no log was created, and a look at the catalogue when one was. An
 //! attached process finds logs in the order of their commits, which need not be that of their ids, and does
-//! not hear of ids that were never committed, so it remembers which logs it reported.
+//! not hear of ids that were never committed, so it remembers which logs it reported, and how many had been
+//! created by then.
 
 use crate::attach::Attached;
 use crate::error::ReadError;
@@ -30,7 +31,7 @@ pub struct NewLogs {
 #[derive(Clone, Debug)]
 enum Register {
     Own(Own),
-    Neighbour { attached: Attached, told: BTreeSet<LogId> },
+    Neighbour { attached: Attached, told: BTreeSet<LogId>, created: Option<u64> },
 }
 
 /// The logs of this process's own store.
@@ -68,12 +69,13 @@ impl Store {
 }
 
 impl Attached {
-    /// Hears of every log of the other process's store; without `existing`, of those to come.
+    /// Hears of every log of the other process's store; without `existing`, of those to come. Complexity: as
+    /// [`Store::new_logs`].
     ///
     /// # Errors
     /// [`ReadError::Io`]: it cannot be found out which there are.
     pub fn new_logs(&self, existing: bool) -> Result<NewLogs, ReadError> {
-        let register = Register::Neighbour { attached: self.clone(), told: BTreeSet::new() };
+        let register = Register::Neighbour { attached: self.clone(), told: BTreeSet::new(), created: None };
         let mut new_logs = NewLogs::new(self.context.clone(), register);
         if !existing {
             new_logs.look()?;
@@ -162,9 +164,12 @@ impl NewLogs {
             // Where the list of segments is not the present one, it may keep removed segments mapped.
             Register::Neighbour { .. } if visible == self.seen && access.is_listed() && !access.is_gone() => {
             }
-            Register::Neighbour { attached, told } => {
+            Register::Neighbour { attached, told, created } => {
                 let (mut born, mut known) = (Vec::new(), BTreeSet::new());
-                attached.visit(|log| {
+                let before = *created;
+                attached.visit_if_created(created, |log| {
+                    #[cfg(test)]
+                    LOOKS.set(LOOKS.get() + 1);
                     let is_told = told.contains(&log.id());
                     if is_told || log.visible().is_some() {
                         known.insert(log.id());
@@ -173,8 +178,10 @@ impl NewLogs {
                         born.push(log.clone());
                     }
                 })?;
-                // Without those that are gone: an id never comes again.
-                *told = known;
+                if *created != before {
+                    // Without those that are gone: an id never comes again.
+                    *told = known;
+                }
                 born.sort_by_key(|log| log.id());
                 self.ready.extend(born);
             }
@@ -219,6 +226,12 @@ fn surely(sure: LogId, mut visible: Vec<Arc<Log>>) -> Vec<Arc<Log>> {
     visible.retain(|log| log.id() < sure);
     visible.sort_by_key(|log| log.id());
     visible
+}
+
+#[cfg(test)]
+thread_local! {
+    /// Logs of others' stores that this thread looked at.
+    static LOOKS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }
 
 #[cfg(test)]
@@ -278,6 +291,30 @@ mod tests {
         makers.into_iter().for_each(|maker| maker.join().unwrap());
         assert!(told.is_sorted_by(|a, b| a < b), "each once, in the order of their creation");
         assert!(new_logs.next().unwrap().is_none());
+    }
+
+    #[test]
+    fn a_commit_that_creates_no_log_has_nobody_look_at_all_of_them() {
+        const LOGS: usize = 50;
+        let directory = tempfile::tempdir().unwrap();
+        let options = Options { durability: crate::Durability::Os, ..Options::default() };
+        let (store, _) = Store::open(&Disk::Real, directory.path(), options).unwrap();
+        let logs: Vec<_> = (0..LOGS).map(|n| store.log(format!("{n}").as_bytes()).unwrap()).collect();
+        let attached = Attached::open(&Disk::Real, directory.path()).unwrap();
+        let mut new_logs = attached.new_logs(true).unwrap();
+        assert_eq!(std::iter::from_fn(|| new_logs.next().unwrap()).count(), LOGS);
+        LOOKS.set(0);
+        for time in 0..100 {
+            store.append(&logs[time as usize % LOGS], b"entry", time).unwrap();
+            assert!(new_logs.next().unwrap().is_none());
+        }
+        assert_eq!(LOOKS.take(), 0);
+        store.log(b"new").unwrap();
+        assert_eq!(new_logs.next().unwrap().map(|log| log.name().to_vec()), Some(b"new".to_vec()));
+        store.delete(&logs[0], logs[0].staged().unwrap().version, 200, None).unwrap();
+        assert!(new_logs.next().unwrap().is_none());
+        store.log(b"0").unwrap();
+        assert_eq!(new_logs.next().unwrap().map(|log| log.name().to_vec()), Some(b"0".to_vec()));
     }
 
     #[test]
