@@ -5,6 +5,10 @@
 //! words of the signal file on which sleepers announce themselves. Nothing can fault: mapped files never
 //! shrink, and a removed one stays for as long as it is mapped.
 //!
+//! The directory is held open. So what is read is always of the store that was found there, whatever is put
+//! in its place between two looks. That it was moved is told all the same ([`presence`]): who opens it by its
+//! path from then on has another.
+//!
 //! Which logs there are and where each one lies is found by the recovery that opens a store, bounded by what
 //! was visible. It is kept up to date by replaying what was committed since, whenever a log is asked for by
 //! name. Readers need none of that: they walk the segments up to the visible end. This process verifies every
@@ -49,6 +53,7 @@ pub struct Attached {
 /// What this process knows of the other's store.
 #[derive(Debug)]
 struct Neighbour {
+    /// Holds the directory.
     disk: Disk,
     directory: PathBuf,
     control: Arc<Control>,
@@ -99,6 +104,10 @@ impl Attached {
     }
 
     fn try_open(disk: &Disk, directory: &Path) -> Result<Attached, OpenError> {
+        let disk = &disk.hold(directory).map_err(|source| match source.kind() {
+            io::ErrorKind::NotFound => Control::missing(directory),
+            _ => OpenError::Io { action: "open", file: directory.to_owned(), source },
+        })?;
         let control = Arc::new(Control::attach_existing(disk, directory)?);
         if !control.is_intact() {
             let file = directory.join(control::FILE_NAME);
@@ -319,7 +328,7 @@ impl Neighbour {
         if !self.presence.look(&self.control) {
             return Ok(());
         }
-        let there = self.disk.open_read_only(&self.directory.join(control::FILE_NAME));
+        let there = self.disk.unheld().open_read_only(&self.directory.join(control::FILE_NAME));
         Err(there.err().map_or_else(|| self.another(), |error| self.removed(control::FILE_NAME, error)))
     }
 
@@ -499,6 +508,31 @@ mod tests {
             assert!(why.contains("removed") || why.contains("another store"), "{why}");
         }
         assert!(attached.find(b"a").is_err());
+    }
+
+    /// A backup is of the same store as far as its files say.
+    #[test]
+    fn a_backup_that_is_put_in_its_place_between_two_looks_is_not_taken_for_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        let (store, log, attached) = attached(&at("here"));
+        let mut reader = attached.reader(&attached.find(b"a").unwrap().unwrap());
+        store.backup(&at("backup")).unwrap();
+        write_more(&store, &log);
+        let neighbour = &attached.neighbour;
+        neighbour.check_place().unwrap();
+        std::fs::rename(at("here"), at("away")).unwrap();
+        std::fs::rename(at("backup"), at("here")).unwrap();
+        let options = Options { segment_bytes_min: 4096, segment_bytes_max: 8192, ..Options::default() };
+        let (other, _) = Store::open(&Disk::Real, &at("here"), options).unwrap();
+        for time in 100..200 {
+            other.append(&other.find(b"a").unwrap(), &[9; 100], time).unwrap();
+        }
+        other.flush().unwrap();
+        neighbour.go_on(&mut neighbour.catalogue.lock()).unwrap();
+        let read: Vec<_> = reader.entries(&Query::default()).map(|entry| entry.unwrap().data[0]).collect();
+        assert_eq!(read, [7; 200]);
+        assert!(attached.find(b"a").is_err(), "and then it is told");
     }
 
     #[test]

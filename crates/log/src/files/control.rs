@@ -112,8 +112,12 @@ impl Control {
     /// # Errors
     /// [`OpenError::NotAStore`]: there is none.
     pub(crate) fn attach_existing(disk: &Disk, directory: &Path) -> Result<Control, OpenError> {
-        let none = || OpenError::NotAStore { file: directory.to_owned(), why: "there is no control file" };
-        Control::attach(disk, directory)?.ok_or_else(none)
+        Control::attach(disk, directory)?.ok_or_else(|| Control::missing(directory))
+    }
+
+    /// The error where there is none.
+    pub(crate) fn missing(directory: &Path) -> OpenError {
+        OpenError::NotAStore { file: directory.to_owned(), why: "there is no control file" }
     }
 
     fn map(disk: &Disk, directory: &Path, writable: bool) -> Result<Option<Control>, OpenError> {
