@@ -105,12 +105,16 @@ pub(crate) struct LineagePart {
     pub(crate) cut: Offset,
 }
 
-/// The logs that hold what a log shows, oldest first; the last one is the log itself. What an ancestor has
-/// purged since, its forks keep. Complexity: a step per ancestor.
-pub(crate) fn lineage_parts(log: &Arc<Log>) -> SmallVec<[LineagePart; 1]> {
+/// The logs that hold what a log shows, oldest first; the last one is the log itself. Those that hold only
+/// what lies below the offset `wanted` may be left out. What an ancestor has purged since, its forks keep.
+/// Complexity: a step per ancestor that is not left out.
+pub(crate) fn lineage_parts(log: &Arc<Log>, wanted: Offset) -> SmallVec<[LineagePart; 1]> {
     let mut held = SmallVec::new();
     let (mut log, mut cut, first) = (log.clone(), Offset::MAX, log.lock().first_visible);
+    let oldest = first.max(wanted);
     loop {
+        #[cfg(test)]
+        LINEAGE_STEPS.set(LINEAGE_STEPS.get() + 1);
         let (base, parent) = {
             let inner = log.lock();
             (inner.base(), inner.lineage.as_ref().and_then(|lineage| lineage.parent.clone()))
@@ -120,12 +124,18 @@ pub(crate) fn lineage_parts(log: &Arc<Log>) -> SmallVec<[LineagePart; 1]> {
             held.push(LineagePart { log: log.clone(), from, cut });
         }
         match parent {
-            Some(parent) if first < base => (log, cut) = (parent, cut.min(base)),
+            Some(parent) if oldest < base => (log, cut) = (parent, cut.min(base)),
             _ => break,
         }
     }
     held.reverse();
     held
+}
+
+#[cfg(test)]
+thread_local! {
+    /// Logs that lineages led this thread to.
+    pub(crate) static LINEAGE_STEPS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }
 
 impl Log {

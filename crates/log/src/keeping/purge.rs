@@ -276,7 +276,7 @@ fn lengths_by_segment(plans: &[PurgePlan<'_>]) -> BTreeMap<u32, u64> {
     };
     for PurgePlan { log, first, .. } in plans {
         add_once(log, log.lock().extents.all(), *first);
-        for LineagePart { log, from, cut } in lineage_parts(log) {
+        for LineagePart { log, from, cut } in lineage_parts(log, 0) {
             let inner = log.lock();
             add_once(&log, inner.extents.covering(from, cut), inner.own());
         }

@@ -259,7 +259,7 @@ impl Maps {
             let held = Held { log: log.id(), from, cut };
             (log, held)
         };
-        lineage_parts(log).into_iter().map(held).collect()
+        lineage_parts(log, 0).into_iter().map(held).collect()
     }
 
     /// Whether everything below an offset was purged.

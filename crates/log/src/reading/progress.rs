@@ -68,6 +68,7 @@ impl Progress {
             self.stand_nowhere(source, limit);
             return Err(error);
         }
+        source.cover(if let Start::Offset(offset) = query.start { offset } else { 0 });
         let (since, exact) = match query.start {
             Start::Time(time) => (time, false),
             // There is no time behind the last one.

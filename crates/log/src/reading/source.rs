@@ -124,16 +124,19 @@ pub(crate) struct Source {
     cached: Cached<View>,
     /// Per segment, by its index in the view: what the next search for a time starts its guess from.
     lines: Vec<Line>,
-    /// Oldest first; the last one is the log's own.
+    /// Oldest first; the last one is the log's own. What lies below `covered` may be in none of them: a
+    /// lineage may be long, and most who know where to begin want only its end.
     parts: SmallVec<[LineagePart; 1]>,
+    covered: Offset,
 }
 
 impl Source {
     pub(crate) fn new(context: ReadContext, log: Arc<Log>) -> Source {
         let cached = context.segments.cached();
-        let (parts, follows) = (lineage_parts(&log), context.access.follows());
+        let (covered, follows) = (Offset::MAX, context.access.follows());
+        let parts = lineage_parts(&log, covered);
         let is_other = log.lock().opening != context.access.opening();
-        Source { context, log, follows, is_other, cached, lines: Vec::new(), parts }
+        Source { context, log, follows, is_other, cached, lines: Vec::new(), parts, covered }
     }
 
     pub(crate) fn log(&self) -> &Arc<Log> {
@@ -165,7 +168,8 @@ impl Source {
     /// failing that, a span from where the offset should lie, if that is known, or from `here`.
     #[cold]
     pub(crate) fn missing(&self, offset: Offset, here: Position) -> ReadError {
-        let of = |offset: Offset| Some(self.position_of(offset)).filter(|at| *at < here);
+        let parts = lineage_parts(&self.log, 0);
+        let of = |offset: Offset| Some(self.position_among(&parts, offset)).filter(|at| *at < here);
         let before = offset.checked_sub(1).and_then(of).unwrap_or(0);
         let known = self.log.lock().damage().filter(|damage| (before..=here).contains(&damage.from)).cloned();
         let from = of(offset).unwrap_or(here);
@@ -180,10 +184,18 @@ impl Source {
         self.list()?;
         let changed = self.context.segments.refresh(&mut self.cached);
         if changed {
-            self.parts = lineage_parts(&self.log);
+            self.parts = lineage_parts(&self.log, self.covered);
             self.lines.clear();
         }
         Ok(changed)
+    }
+
+    /// Has the parts of the lineage at hand that hold what is shown from an offset on.
+    #[inline]
+    pub(crate) fn cover(&mut self, from: Offset) {
+        if from < self.covered {
+            (self.parts, self.covered) = (lineage_parts(&self.log, from), from);
+        }
     }
 
     /// The segments that the next refresh would take over. A walk that is under way has a place in the list
@@ -223,7 +235,7 @@ impl Source {
         Unfolder { view: self.view(), limit: self.limit(true) }
     }
 
-    /// The log and the first offset it holds, unless part of it is inherited.
+    /// The log and the first offset that it holds itself, unless parts that it inherits are at hand, too.
     #[inline]
     pub(crate) fn own(&self) -> Option<(LogId, Offset)> {
         match &self.parts[..] {
@@ -232,7 +244,7 @@ impl Source {
         }
     }
 
-    /// A filter for what the oldest log of the lineage holds.
+    /// A filter for what the oldest part at hand holds.
     #[inline]
     pub(crate) fn filter(&self, wanted: Wanted, pace: Pace) -> Filter {
         let first = &self.parts[0];
@@ -283,11 +295,15 @@ impl Source {
         self.select(passed, filter)
     }
 
-    /// Position of the first entry that holds an offset or a later one. A lower bound: it may be that of an
-    /// earlier entry.
+    /// Position of the first entry that holds an offset, which is [covered](Source::cover), or a later one. A
+    /// lower bound: it may be that of an earlier entry.
     pub(crate) fn position_of(&self, offset: Offset) -> Position {
-        let first = self.parts.iter().position(|part| offset < part.cut).unwrap_or(0);
-        for part in &self.parts[first..] {
+        self.position_among(&self.parts, offset)
+    }
+
+    fn position_among(&self, parts: &[LineagePart], offset: Offset) -> Position {
+        let first = parts.iter().position(|part| offset < part.cut).unwrap_or(0);
+        for part in &parts[first..] {
             let known = self.context.access.known();
             let covering = first_of(&part.log, offset);
             match covering {

@@ -3,7 +3,8 @@
 
 use super::fork_needs::{Shown, keeps_no_more, needs};
 use super::store::{append, config, content, open, os, payload, small};
-use crate::{Commit, CommitError, Fork, Log, Query, ReadError, Store, Touched, segment_of};
+use crate::fork::LINEAGE_STEPS;
+use crate::{Commit, CommitError, Fork, Log, Query, ReadError, Start, Store, Touched, segment_of};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -250,6 +251,36 @@ fn a_chain_of_any_length_is_read_deleted_and_let_go_on_a_small_stack() {
 }
 
 #[test]
+fn each_fork_of_a_long_chain_is_read_from_its_own_on_without_a_look_at_all_before_it() {
+    const DEPTH: usize = 400;
+    // With and without something of its own in each of them.
+    for own in [&b"own"[..], b""] {
+        let store = Store::memory(small()).unwrap();
+        let (root, _) = store.create(b"0", &config(), None, &payload(b"root"), None).unwrap();
+        let mut logs = vec![root];
+        for depth in 1..DEPTH {
+            let parent = &logs[depth - 1];
+            let at = parent.staged().unwrap().tail;
+            logs.push(fork(&store, depth.to_string().as_bytes(), parent.name(), at, own));
+        }
+        LINEAGE_STEPS.set(0);
+        for log in &logs[1..] {
+            let query = Query::from(Start::Offset(log.staged().unwrap().base));
+            let (mut reader, mut tail) = (store.reader(log), store.reader(log).follow(&query));
+            assert_eq!(
+                reader.entries(&query).map(|entry| entry.unwrap().data.len()).sum::<usize>(),
+                own.len()
+            );
+            while tail.next().unwrap().is_some() {}
+        }
+        let steps = LINEAGE_STEPS.take();
+        assert!(steps < DEPTH * 10, "{steps}");
+        let mut last = store.reader(&logs[DEPTH - 1]);
+        assert_eq!(last.entries(&Query::default()).count(), if own.is_empty() { 1 } else { DEPTH });
+    }
+}
+
+#[test]
 fn forks_that_come_and_go_on_many_threads_leave_nothing_behind() {
     let directory = tempfile::tempdir().unwrap();
     let store = open(directory.path(), os());
@@ -346,6 +377,15 @@ proptest! {
                     prop_assert!(next > from || from == bytes.len());
                     let small = next - from <= usize::from(limit);
                     prop_assert!(small || store.record(log, from as u64).unwrap().next == read.next);
+                    let mut reader = store.reader(log);
+                    for from in [from, *first] {
+                        let query = Query::from(Start::Offset(from as u64));
+                        let forwards: Vec<_> = reader.entries(&query).map(|entry| entry.unwrap().data.to_vec()).collect();
+                        let mut back: Vec<_> = reader.entries_back(&query).map(|entry| entry.unwrap().data.to_vec()).collect();
+                        back.reverse();
+                        prop_assert_eq!(&back, &forwards);
+                        prop_assert_eq!(forwards.concat(), &bytes[from..]);
+                    }
                     let owners: Vec<u64> = (0..=bytes.len() as u64).step_by(97).map(|at| log.owner(at)).collect();
                     prop_assert!(owners.is_sorted());
                 }

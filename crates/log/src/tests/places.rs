@@ -226,6 +226,7 @@ fn a_fork_ends_its_inheritance_where_it_branched_off_though_that_is_folded_later
     let read = store.read(&child, 0, usize::MAX).unwrap().pieces.concat();
     assert_eq!(read, [&inherited[..], b"ownmore"].concat());
     let mut reader = store.reader(&child);
+    reader.source.cover(0);
     let (mut stretch, mut filter) = (1, reader.progress.filter.clone());
     let ends = reader.source.previous(&mut stretch, 0, &mut filter).unwrap();
     assert!(ends <= extents(&child)[0].position, "what is inherited ends behind the fork's beginning");

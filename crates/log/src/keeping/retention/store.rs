@@ -111,7 +111,7 @@ fn old_below(extents: &[Extent], keep_from: Position) -> Option<Offset> {
 /// The same of a log that shows something that it inherits, which its ancestors hold.
 fn old_of_fork(log: &Arc<Log>, keep_from: Position) -> Option<Offset> {
     let mut old = None;
-    for LineagePart { log, from, cut } in lineage_parts(log) {
+    for LineagePart { log, from, cut } in lineage_parts(log, 0) {
         let inner = log.lock();
         let extents = inner.extents.covering(from, cut);
         let end = old_below(extents, keep_from).map(|end| end.min(cut));
