@@ -56,7 +56,7 @@ use parking_lot::{Condvar, Mutex};
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::thread::JoinHandle;
+use std::thread::{JoinHandle, ThreadId};
 use std::time::Instant;
 use thalweg_sync::gate::Gate;
 use thalweg_sys::disk::{Disk, Lock};
@@ -117,7 +117,9 @@ pub(crate) struct MaintenanceLocks {
 /// Ends the committer with the store.
 pub(crate) struct Guard {
     shared: Arc<Shared>,
-    committer: Mutex<Option<JoinHandle<()>>>,
+    /// Known without the lock, which a thread has that waits for the committer's end.
+    committer: Option<ThreadId>,
+    running: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Guard {
@@ -140,18 +142,23 @@ impl Guard {
             Some(Err(error)) if shared.options.durability == Durability::Sync => return Err(error),
             started => started.and_then(Result::ok),
         };
-        Ok(Guard { shared: shared.clone(), committer: Mutex::new(committer) })
+        let id = committer.as_ref().map(|committer| committer.thread().id());
+        Ok(Guard { shared: shared.clone(), committer: id, running: Mutex::new(committer) })
     }
 
-    /// Ends the committer; whether it has ended. The committer itself may be the last to have the store,
-    /// while it tells a watcher of what is durable: it ends behind that.
+    /// Ends the committer; whether it has ended. Who is called back does not wait for that: the committer
+    /// itself ends behind telling a watcher, and may wait for the files that this thread is at.
     fn stop(&self) -> bool {
         self.shared.writer.lock().closed = true;
         self.shared.work.notify_all();
-        match self.committer.lock().take() {
-            Some(thread) if thread.thread().id() == std::thread::current().id() => return false,
-            Some(thread) => _ = thread.join(),
-            None => {}
+        let is_committer = self.committer == Some(std::thread::current().id());
+        if is_committer || self.shared.maintenance_locks.replacing.is_at_work_here() {
+            return false;
+        }
+        // Locked until it has ended, for others that wait for that.
+        let mut running = self.running.lock();
+        if let Some(committer) = running.take() {
+            let _ = committer.join();
         }
         true
     }
@@ -159,6 +166,7 @@ impl Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
+        // The committer may be the last to have the store, while it tells a watcher.
         let ended = self.stop();
         self.shared.writer.lock().abandoned |= ended;
         // Who waits for more is told that nothing comes, as by [`Store::close`].

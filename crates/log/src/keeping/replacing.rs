@@ -3,7 +3,10 @@
 //! Purpose: one thread at a time does that. While it does, it makes commits durable, and so tells watchers
 //! and wakes tasks. These run on the same thread, and may purge or ask for a checkpoint in their turn: the
 //! thread would wait for itself. Such a caller is refused instead, and leaves the work to the one that is
-//! under way, or to the next housekeeping. *Checked by* the tests of callbacks (`tests/callbacks.rs`).
+//! under way, or to the next housekeeping.
+//!
+//! Invariant: a thread that holds the lock waits for no other that may want it. The committer is one, since
+//! it tells watchers, too. *Checked by* the tests of callbacks (`tests/callbacks.rs`).
 
 use parking_lot::{ReentrantMutex, ReentrantMutexGuard};
 use std::cell::Cell;
@@ -20,6 +23,11 @@ impl Replacing {
     pub(crate) fn lock(&self) -> Option<ReplacingGuard<'_>> {
         let at_work = self.0.lock();
         (!at_work.replace(true)).then(|| ReplacingGuard(at_work))
+    }
+
+    /// Whether this thread is at work: it was called back.
+    pub(crate) fn is_at_work_here(&self) -> bool {
+        self.0.is_owned_by_current_thread()
     }
 }
 

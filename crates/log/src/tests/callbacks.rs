@@ -5,7 +5,7 @@ use crate::{Disk, Durability, Options, Purge, Store, Watch};
 use parking_lot::Mutex;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 /// Nobody waits as long, whatever the machine is doing.
@@ -92,6 +92,109 @@ fn a_watcher_that_keeps_house_or_closes_within_a_checkpoint_does_not_wait_for_it
     let (_directory, store) = within_a_checkpoint(|store| _ = store.maintain(1_000).unwrap());
     drop(store);
     let (directory, store) = within_a_checkpoint(|store| store.close().unwrap());
+    drop(store);
+    let (store, found) = Store::open(&Disk::Real, directory.path(), small()).unwrap();
+    assert!(found.clean && found.damage.is_empty());
+    assert_eq!(super::store::content(&store, b"a").len(), 400 * 100 + 4);
+}
+
+/// Says that it was told, and calls the store once it may.
+struct Waits {
+    calls: Mutex<Option<Call>>,
+}
+
+struct Call {
+    store: Store,
+    told: Sender<()>,
+    may: Receiver<()>,
+    call: fn(&Store),
+    returned: Sender<()>,
+}
+
+impl Watch for Waits {
+    fn complete(&self, _: u64) {
+        let call = self.calls.lock().take();
+        if let Some(Call { store, told, may, call, returned }) = call {
+            told.send(()).unwrap();
+            may.recv().unwrap();
+            call(&store);
+            drop(store);
+            returned.send(()).unwrap();
+        }
+    }
+    fn failed(&self) {}
+    fn advanced(&self, _: u64) {}
+}
+
+/// A watcher that is told by the thread that makes the next commit durable.
+struct Told {
+    told: Receiver<()>,
+    may: Sender<()>,
+    returned: Receiver<()>,
+}
+
+/// Commits for a watcher that calls the store.
+fn commit_for_one_that(store: &Store, call: fn(&Store)) -> Told {
+    let ((told, is_told), (may_call, may), (returned, has_returned)) = (channel(), channel(), channel());
+    let call = Call { store: store.clone(), told, may, call, returned };
+    let watcher = store.watcher(Arc::new(Waits { calls: Mutex::new(Some(call)) }));
+    let log = store.find(b"a").unwrap();
+    let version = log.staged().unwrap().version;
+    store.commit(&log, version, &super::store::payload(b"more"), watcher).unwrap();
+    Told { told: is_told, may: may_call, returned: has_returned }
+}
+
+/// A store with several segments and a committer, and a watcher that it is telling something.
+fn telling(directory: &Path, call: fn(&Store)) -> (Store, Told) {
+    drop(filled(directory));
+    let store = open(directory, Options { durability: Durability::Sync, ..small() });
+    let told = commit_for_one_that(&store, call);
+    told.told.recv_timeout(PATIENCE).expect("the committer tells it");
+    (store, told)
+}
+
+/// The committer waits for the checkpoint, and the thread that writes it for the committer's end.
+#[test]
+fn a_watcher_that_closes_within_a_checkpoint_does_not_wait_for_one_that_purges_on_the_committer() {
+    let directory = tempfile::tempdir().unwrap();
+    let (store, purges) = telling(directory.path(), |store| _ = store.purge(&Purge::default()));
+    // The committer is busy: it is for the checkpoint to make this durable, and to tell of it.
+    let closes = commit_for_one_that(&store, |store| store.close().unwrap());
+    let (done, ended) = channel();
+    std::thread::spawn(move || {
+        let written = store.checkpoint();
+        drop(store);
+        done.send(written)
+    });
+    closes.told.recv_timeout(PATIENCE).expect("the checkpoint tells it");
+    purges.may.send(()).unwrap();
+    // Long enough for the purge to come to the files, which the checkpoint is at.
+    std::thread::sleep(Duration::from_millis(100));
+    closes.may.send(()).unwrap();
+    closes.returned.recv_timeout(PATIENCE).expect("the one that closes waits for the committer");
+    ended.recv_timeout(PATIENCE).expect("the checkpoint ends").unwrap();
+    purges.returned.recv_timeout(PATIENCE).expect("the one that purges waits for the checkpoint");
+}
+
+#[test]
+fn a_watcher_that_closes_while_another_thread_does_ends_with_the_committer() {
+    let directory = tempfile::tempdir().unwrap();
+    let (store, closes) = telling(directory.path(), |store| store.close().unwrap());
+    let (done, ended) = channel();
+    let other = store.clone();
+    std::thread::spawn(move || {
+        let closed = other.close();
+        drop(other);
+        done.send(closed)
+    });
+    while !store.shared.writer.lock().closed {
+        std::thread::yield_now();
+    }
+    // Long enough for the other thread to wait for the committer's end.
+    std::thread::sleep(Duration::from_millis(100));
+    closes.may.send(()).unwrap();
+    closes.returned.recv_timeout(PATIENCE).expect("it waits for the thread that waits for it");
+    ended.recv_timeout(PATIENCE).expect("the other closed it, too").unwrap();
     drop(store);
     let (store, found) = Store::open(&Disk::Real, directory.path(), small()).unwrap();
     assert!(found.clean && found.damage.is_empty());

@@ -186,11 +186,11 @@ impl Writer {
         Some(Order { disk: self.disk.clone(), directory, number, capacity })
     }
 
-    /// Takes a prepared spare, unless the log moved past its number meanwhile.
+    /// Takes a prepared spare, unless the log moved past its number meanwhile or takes nothing any more.
     fn offer(&mut self, mut spare: Spare) {
         let Some(directory) = self.directory.clone() else { return };
         let name = segment::file_name(spare.number);
-        let wanted = self.is_next(spare.number) && self.spare.is_none();
+        let wanted = !self.closed && self.is_next(spare.number) && self.spare.is_none();
         if wanted && self.disk.rename(&directory.join(&spare.name), &directory.join(&name)).is_ok() {
             spare.name = name;
             self.spare = Some(spare);
