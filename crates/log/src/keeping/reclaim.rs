@@ -229,9 +229,13 @@ impl Shared {
 
 impl Store {
     /// Writes a checkpoint if one is due, by the bytes logged since the last or by what it gives back.
-    /// Compacts. `true`: there is more to compact.
+    /// Compacts. `true`: there is more to compact. Does nothing on a thread that is at that already and was
+    /// called back.
     pub(crate) fn reclaim(&self, now: Time) -> io::Result<bool> {
         let shared = &self.shared;
+        if shared.maintenance_locks.replacing.is_at_work_here() {
+            return Ok(false);
+        }
         let reclaims = shared.reclaim_due(now);
         let room = if reclaims { shared.make_room() } else { Ok(()) };
         let taken = match room {

@@ -46,8 +46,12 @@ const WRITE_BYTES: usize = 256 << 10;
 
 impl Shared {
     /// Settles the segment out of which most is copied, and gives up what is in the way. `true`: there is
-    /// another.
+    /// another. Does nothing on a thread that is at other files and was called back: what it wrote could not
+    /// be put in place.
     pub(crate) fn settle(&self) -> io::Result<bool> {
+        if self.maintenance_locks.replacing.is_at_work_here() {
+            return Ok(false);
+        }
         let Some(directory) =
             self.directory.as_ref().filter(|_| self.options.durability != Durability::Memory)
         else {

@@ -98,6 +98,22 @@ fn a_watcher_that_keeps_house_or_closes_within_a_checkpoint_does_not_wait_for_it
     assert_eq!(super::store::content(&store, b"a").len(), 400 * 100 + 4);
 }
 
+#[test]
+fn a_watcher_that_keeps_house_within_a_checkpoint_leaves_what_is_read_much_to_later_housekeeping() {
+    let (_directory, store) = within_a_checkpoint(|store| {
+        let log = store.find(b"a").unwrap();
+        for _ in 0..8 {
+            store.read(&log, 0, usize::MAX).unwrap();
+        }
+        store.maintain(1_000).unwrap();
+    });
+    assert_eq!(store.stats().settled_bytes, 0);
+    while store.maintain(1_000).unwrap() {}
+    let view = store.shared.segments.latest();
+    let settled = view.all().iter().filter(|segment| segment.settled().is_some()).count();
+    assert_eq!(settled, view.all().len() - 1, "all but the one that is written to");
+}
+
 /// Says that it was told, and calls the store once it may.
 struct Waits {
     calls: Mutex<Option<Call>>,
