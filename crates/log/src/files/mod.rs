@@ -3,7 +3,7 @@
 //! ```text
 //! format, layout     batches and frames; the same as numbers, for readers in other languages
 //! segment            a segment's file or memory, mapped, and how far it is verified
-//! view               which segments there are, as readers see it
+//! view               which segments there are, as readers see it, and what of them stays in memory
 //! segment_file       a segment's file, for a caller that looks through all of it
 //! checkpoint         the catalogue and the extents as of a position
 //! mapping            every map of a file, and why its bytes may be borrowed: the crate's unsafe code
@@ -20,7 +20,9 @@
 //! verify, parse      all of it looked at from outside: every bit, or piece by piece
 //! ```
 //!
-//! Knows no callers and, `verify` and `parse` aside, decides nothing: it tells its caller what is wrong.
+//! Knows no callers. It tells its caller what is wrong, and leaves what follows from that to the caller. What
+//! it decides is what of a store's files is damage (`verify`, `parse`), which segments stay in memory
+//! (`view`), and when a writer in the background rests (`pace`).
 
 pub(crate) mod checkpoint;
 pub(crate) mod control;
