@@ -94,7 +94,9 @@ impl fmt::Display for Damage {
             write!(out, "{} is damaged from byte {} to its end", self.file, place_of(self.from))?;
         }
         match self.logs.known() {
-            Some(logs) => write!(out, ", touching {} log(s)", logs.len()),
+            Some([]) => write!(out, ", touching no log"),
+            Some([_]) => write!(out, ", touching 1 log"),
+            Some(logs) => write!(out, ", touching {} logs", logs.len()),
             None => write!(out, ", touching logs that can no longer be named"),
         }
     }
@@ -215,7 +217,7 @@ pub enum CommitError {
     #[error("a purge destroys logs, or lets go of what is before a time: not both")]
     BadPurge,
     /// Transactions are under way that are going to append to the log.
-    #[error("{count} transaction(s) on the log are under way; commit or abort them first")]
+    #[error("{}", under_way(*.count))]
     Pending {
         /// How many.
         count: u32,
@@ -273,6 +275,13 @@ pub enum CommitError {
         /// What is wrong with it.
         why: &'static str,
     },
+}
+
+fn under_way(count: u32) -> String {
+    match count {
+        1 => "1 transaction on the log is under way; commit or abort it first".to_owned(),
+        _ => format!("{count} transactions on the log are under way; commit or abort them first"),
+    }
 }
 
 /// Of a name no more than says which one it is.
@@ -403,8 +412,12 @@ mod tests {
         let third = file_name(3);
         assert_eq!(
             told(third.clone(), at(3, 64), at(4, 128), Some(vec![7])),
-            "segment-0000000003 is damaged from byte 64 to byte 128 of segment 4, touching 1 log(s)"
+            "segment-0000000003 is damaged from byte 64 to byte 128 of segment 4, touching 1 log"
         );
+        for (logs, touched) in [(vec![], "no log"), (vec![7, 9], "2 logs")] {
+            let damage = told(third.clone(), at(3, 64), at(4, 128), Some(logs));
+            assert!(damage.ends_with(&format!(", touching {touched}")), "{damage}");
+        }
         assert_eq!(
             told(third.clone(), at(3, 64), at(3, 64), None),
             format!("segment-0000000003 is damaged from byte 64 to its end, {nobody}")
@@ -415,6 +428,13 @@ mod tests {
         }
         let control = format!("control is damaged from byte 0 to its end, {nobody}");
         assert_eq!(told("control".to_owned(), 0, 0, None), control);
+    }
+
+    #[test]
+    fn as_many_transactions_are_told_of_as_are_under_way() {
+        let told = |count| CommitError::Pending { count }.to_string();
+        assert_eq!(told(1), "1 transaction on the log is under way; commit or abort it first");
+        assert_eq!(told(2), "2 transactions on the log are under way; commit or abort them first");
     }
 
     #[test]
