@@ -85,7 +85,7 @@ pub(crate) use files::{
 };
 pub(crate) use keeping::{backup, expiry, known_damage, purge, reclaim, recover, replacing, retention};
 pub(crate) use reading::{
-    back, cursor, found, gather, maps, new_logs, place, progress, query, read, reader, records, route,
+    back, cursor, entry_frame, gather, maps, new_logs, place, progress, query, read, reader, records, route,
     source, walk, warm,
 };
 pub(crate) use writing::{

@@ -56,7 +56,7 @@ impl Store {
         let capacity = options.segment_bytes_first();
         let header = SegmentHeader { number: 1, store_id: 1, capacity, ..SegmentHeader::default() };
         let (segment, region) = Segment::in_memory(header).map_err(failed)?;
-        let found = Found {
+        let contents = Contents {
             catalogue: Catalogue::new(),
             segments: Segments::default(),
             tail: Tail { active: Arc::new(segment), region, link: Link::default(), times: Times::default() },
@@ -73,7 +73,7 @@ impl Store {
             checkpoints: Vec::new(),
             report: Recovered::default(),
         };
-        parts.into_store(found)
+        parts.into_store(contents)
     }
 
     /// Opens the store in `directory`, or creates one there. It stays in that directory wherever the process
@@ -114,21 +114,21 @@ impl Store {
         let report = recovery.report(options.opened_at);
         // What was given out behind what was found, a power cut or the time since a backup took.
         let forgets_ids = !report.clean || control.was_put_back();
-        let mut found = match end {
+        let mut contents = match end {
             Some(end) => recover::resume(disk, directory, recovery, end).map_err(failed("recover"))?,
             None => {
                 let (segment, region, link) =
                     begin_first_segment(disk, directory, &options, &control, &recovery)
                         .map_err(failed("begin a segment in"))?;
-                recovery.into_found(segment, region, link).map_err(failed("recover"))?
+                recovery.into_contents(segment, region, link).map_err(failed("recover"))?
             }
         };
         control.keep_id();
         control.set_clean_end(0).map_err(failed("mark as open"))?;
         if forgets_ids {
-            found.next_log = found.next_log.max(options.opened_at);
+            contents.next_log = contents.next_log.max(options.opened_at);
             // Stored already, in case the store is closed before a log is created.
-            control.set_next_log(found.next_log);
+            control.set_next_log(contents.next_log);
         }
         let gate = Gate::new(signal::open(disk, directory).map_err(failed("prepare the signal of"))?);
         let words = control.clone();
@@ -142,7 +142,7 @@ impl Store {
             checkpoints,
             report: report.clone(),
         };
-        let store = parts.into_store(found)?;
+        let store = parts.into_store(contents)?;
         words.set_boot();
         Ok((store, report))
     }
@@ -163,9 +163,9 @@ pub(crate) struct Parts {
 }
 
 impl Parts {
-    fn into_store(self, found: Found) -> Result<Store, OpenError> {
-        found.segments.add(found.tail.active.clone());
-        Arc::new(Shared::new(self, found)).into_store()
+    fn into_store(self, contents: Contents) -> Result<Store, OpenError> {
+        contents.segments.add(contents.tail.active.clone());
+        Arc::new(Shared::new(self, contents)).into_store()
     }
 }
 
@@ -208,7 +208,7 @@ impl Shared {
 }
 
 /// A store's contents, ready to be served.
-pub(crate) struct Found {
+pub(crate) struct Contents {
     pub(crate) catalogue: Catalogue,
     pub(crate) segments: Segments,
     pub(crate) tail: Tail,
@@ -232,7 +232,7 @@ pub(crate) struct Needed {
     pub(crate) reclaim: Reclaim,
 }
 
-impl Found {
+impl Contents {
     pub(crate) fn needed(&self, checkpoints: &[Position]) -> Needed {
         let mut live_bytes: BTreeMap<u32, u64> =
             self.segments.numbers().into_iter().map(|number| (number, 0)).collect();

@@ -38,7 +38,7 @@ use crate::expiry::Expiry;
 use crate::groups::GroupMeters;
 use crate::known_damage::KnownDamage;
 use crate::log::{Inner, Log};
-use crate::open::{Found, Needed, Parts};
+use crate::open::{Contents, Needed, Parts};
 use crate::options::{Durability, Options};
 use crate::pace::Throttle;
 use crate::probes::Probes;
@@ -206,9 +206,9 @@ impl std::fmt::Debug for Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(parts: Parts, found: Found) -> Shared {
-        let Needed { live_bytes, gone_bytes, reclaim } = found.needed(&parts.checkpoints);
-        let Found { catalogue, segments, tail, next_log } = found;
+    pub(crate) fn new(parts: Parts, contents: Contents) -> Shared {
+        let Needed { live_bytes, gone_bytes, reclaim } = contents.needed(&parts.checkpoints);
+        let Contents { catalogue, segments, tail, next_log } = contents;
         let segments = Arc::new(segments);
         let writer = Writer { live_bytes, gone_bytes, ..Writer::new(&parts, segments.clone(), tail) };
         let Parts { disk, directory, lock, options, control, gate, checkpoints, report } = parts;

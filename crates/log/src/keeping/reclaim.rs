@@ -21,7 +21,7 @@ use crate::batch::{PlannedBatch, PlannedFrame};
 use crate::checkpoint::KEPT;
 use crate::error::CommitError;
 use crate::format::{self, Kind, Stamp};
-use crate::open::Found;
+use crate::open::Contents;
 use crate::segment_tail::WriteMode;
 use crate::store::{Shared, Store};
 use crate::view::View;
@@ -78,9 +78,13 @@ pub(crate) struct Reclaim {
 impl Reclaim {
     /// Of a store that was just opened. What was let go since the older checkpoint is nobody's to know: it is
     /// taken from what is needed of the segments behind it.
-    pub(crate) fn opened(found: &Found, checkpoints: &[Position], spans: &BTreeMap<u32, u64>) -> Reclaim {
+    pub(crate) fn opened(
+        contents: &Contents,
+        checkpoints: &[Position],
+        spans: &BTreeMap<u32, u64>,
+    ) -> Reclaim {
         let from = checkpoints.first().map_or(0, |start| segment_of(*start));
-        let (view, active) = (found.segments.latest(), found.tail.active.header.number);
+        let (view, active) = (contents.segments.latest(), contents.tail.active.header.number);
         let headers = view.all().iter().map(|segment| &segment.header);
         let sealed = headers.filter(|header| header.number >= from && header.number != active);
         let excess = sealed.map(|header| {

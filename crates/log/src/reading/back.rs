@@ -8,9 +8,9 @@
 //! Invariant: a missing entry is noticed, as it is forwards: the last entry of a block has to end where the
 //! first one behind the block begins, whether or not the query takes them.
 
+use crate::entry_frame::EntryFrame;
 use crate::error::ReadError;
 use crate::format::{BATCH_HEADER_BYTES, SEGMENT_HEADER_BYTES};
-use crate::found::Found;
 use crate::index::BLOCK_BYTES;
 use crate::query::{Entry, Query, Start};
 use crate::reader::Reader;
@@ -52,7 +52,7 @@ pub struct EntriesBack<'r> {
     /// is damage.
     from_first: bool,
     /// Entries of the last block that were not given out yet, in the order of the log, and their segment.
-    block: SmallVec<[Found; 16]>,
+    block: SmallVec<[EntryFrame; 16]>,
     bytes: &'r [u8],
     segment: Option<&'r Segment>,
     state: State,

@@ -8,8 +8,8 @@
 //! without polling.
 
 use crate::Position;
+use crate::entry_frame::EntryFrame;
 use crate::error::ReadError;
-use crate::found::Found;
 use crate::progress::{Ended, Next, Progress};
 use crate::query::{Entry, Query};
 use crate::reader::Reader;
@@ -104,7 +104,7 @@ impl Cursor {
     }
 
     #[inline(never)]
-    pub(crate) fn look(&mut self) -> Result<Option<Found>, ReadError> {
+    pub(crate) fn look(&mut self) -> Result<Option<EntryFrame>, ReadError> {
         if let Some(query) = self.unbegun {
             let Reader { source, progress } = &mut self.reader;
             progress.begin_below(source, &query, progress.walk.limit)?;
@@ -135,7 +135,7 @@ impl Cursor {
     }
 
     /// The next entry of what was visible when it last caught up, in the list of segments that it had then.
-    pub(crate) fn look_at_hand(&mut self) -> Result<Option<Found>, ReadError> {
+    pub(crate) fn look_at_hand(&mut self) -> Result<Option<EntryFrame>, ReadError> {
         match self.step()? {
             Next::Found(found) => Ok(Some(found)),
             Next::Nothing => self.make_sure(),
@@ -157,7 +157,7 @@ impl Cursor {
     /// Nothing more is there. If the walk passed over bytes, the frame that ends the log may have been among
     /// them: then the log itself is asked, once.
     #[inline]
-    fn make_sure(&mut self) -> Result<Option<Found>, ReadError> {
+    fn make_sure(&mut self) -> Result<Option<EntryFrame>, ReadError> {
         let Reader { source, progress } = &mut self.reader;
         if !progress.leapt {
             return Ok(None);
@@ -168,7 +168,7 @@ impl Cursor {
 
     /// The query takes nothing more, but the frame that ends the log may lie further on: so the log itself is
     /// asked.
-    fn make_sure_behind(&mut self) -> Result<Option<Found>, ReadError> {
+    fn make_sure_behind(&mut self) -> Result<Option<EntryFrame>, ReadError> {
         let Reader { source, progress } = &mut self.reader;
         progress.ask(source, progress.walk.limit)
     }

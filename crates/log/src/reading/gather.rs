@@ -6,8 +6,8 @@
 //! the map that [`Reader::mapped`] answers next.
 
 use crate::cursor::Cursor;
+use crate::entry_frame::EntryFrame;
 use crate::error::ReadError;
-use crate::found::Found;
 use crate::progress::Progress;
 use crate::reader::Reader;
 use crate::{Offset, Position, Time, segment_of};
@@ -41,7 +41,7 @@ impl Columns<'_> {
         self.times.len().min(self.offsets.len()).min(self.lengths.len()).min(self.places.len())
     }
 
-    fn put(&mut self, at: usize, found: &Found) {
+    fn put(&mut self, at: usize, found: &EntryFrame) {
         (self.times[at], self.offsets[at]) = (found.time, found.offset);
         (self.lengths[at], self.places[at]) = (found.length, found.start());
     }

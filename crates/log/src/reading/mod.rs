@@ -7,7 +7,8 @@
 //! gather             entries in columns; place: one entry again, by where it lies
 //! source             where a reader's entries come from: words, the list of segments, what a log inherits
 //! walk, progress     which entries a query takes, and how far a reader has come
-//! found, records     one entry in mapped bytes; the records of an extent
+//! entry_frame        one entry in mapped bytes, and where the next one is
+//! records            the records of an extent
 //! read, route, warm  payload by offset: borrowed or copied, settled or not; what a read would have to wait for
 //! new_logs           which logs are new
 //! maps               the segments' maps, for readers in languages of their own
@@ -18,7 +19,7 @@
 
 pub(crate) mod back;
 pub(crate) mod cursor;
-pub(crate) mod found;
+pub(crate) mod entry_frame;
 pub(crate) mod gather;
 pub(crate) mod maps;
 pub(crate) mod new_logs;

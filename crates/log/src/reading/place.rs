@@ -5,8 +5,8 @@
 //! never reused and published bytes do not change, so a header that agrees is the entry's. If it does not
 //! agree, the entry is found by its offset. Owns nothing; reads by the reader's own view.
 
+use crate::entry_frame::EntryFrame;
 use crate::error::ReadError;
-use crate::found::Found;
 use crate::query::{Entry, Query, Start};
 use crate::reader::Reader;
 use crate::{Offset, Position, segment_of};
@@ -66,7 +66,7 @@ impl Reader {
 
     /// The entry, if its header is where the place says, and the index in the view of its segment.
     #[inline]
-    fn stands(&self, place: Place, limit: Position) -> Option<(Found, usize)> {
+    fn stands(&self, place: Place, limit: Position) -> Option<(EntryFrame, usize)> {
         let (log, from) = self.source.own()?;
         let view = self.source.view();
         let number = segment_of(place.position);
@@ -75,7 +75,7 @@ impl Reader {
         let segment = view.all().get(at).filter(|here| here.header.number == number && !here.is_lost())?;
         let byte = segment.byte_of(place.position);
         let bound = segment.needs_no_look_to(byte, segment.end(limit));
-        let found = Found::read(segment.region().bytes(0..bound), byte, log)?;
+        let found = EntryFrame::read(segment.region().bytes(0..bound), byte, log)?;
         let is_whole = found.end() <= bound;
         (is_whole && found.offset == place.offset && place.offset >= from).then_some((found, at))
     }

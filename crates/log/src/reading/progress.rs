@@ -4,8 +4,8 @@
 //! stands ([`Walk`]), and in which log of the lineage. It begins a query in place and finds the next run of
 //! bytes when one is over. Owns nothing; it is used with the source of its reader.
 
+use crate::entry_frame::EntryFrame;
 use crate::error::ReadError;
-use crate::found::Found;
 use crate::query::{Query, Start};
 use crate::source::{Source, unlisted};
 use crate::walk::{Filter, Step, Walk, Wanted};
@@ -223,7 +223,11 @@ impl Progress {
 
     /// Asks the log whether it had ended by a position, in front of which the query takes nothing more.
     #[cold]
-    pub(crate) fn ask(&mut self, source: &Source, position: Position) -> Result<Option<Found>, ReadError> {
+    pub(crate) fn ask(
+        &mut self,
+        source: &Source,
+        position: Position,
+    ) -> Result<Option<EntryFrame>, ReadError> {
         if self.ended.is_some() {
             return Ok(None);
         }
@@ -252,7 +256,7 @@ impl Progress {
 
 /// What a step to the next entry came to.
 pub(crate) enum Next {
-    Found(Found),
+    Found(EntryFrame),
     /// Nothing more, up to the limit.
     Nothing,
     /// Nothing more that the query could take.

@@ -6,11 +6,11 @@
 //! it had ended by a position that a reader leapt over.
 
 use crate::control::Control;
+use crate::entry_frame::Pace;
 use crate::error::{Damage, ReadError};
 use crate::extents::Extent;
 use crate::fork::{LineagePart, lineage_parts};
 use crate::format::SEGMENT_HEADER_BYTES;
-use crate::found::Pace;
 use crate::index::Line;
 use crate::log::Log;
 use crate::places::Unfolder;

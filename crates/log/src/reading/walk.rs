@@ -6,10 +6,10 @@
 //! every entry of the log is seen in the order of its offsets, and one that is missing is noticed, because
 //! each must begin where the last one ended.
 
+use crate::entry_frame::{EntryFrame, HEAD, Pace, is_last, lone};
 use crate::error::ReadError;
 use crate::format::{BATCH_HEADER_BYTES, BATCH_MAGIC, FRAME_HEADER_BYTES, Kind};
 use crate::format::{SEGMENT_HEADER_BYTES, TOUCHED_BYTES, word16, word32, word64};
-use crate::found::{Found, HEAD, Pace, is_last, lone};
 use crate::segment::Readable;
 use crate::view::View;
 use crate::{LogId, Offset, Position, Time, place_of, position, segment_of};
@@ -91,7 +91,7 @@ pub(crate) struct Filter {
 /// What a walk over a run came to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Step {
-    Found(Found),
+    Found(EntryFrame),
     /// The end of the run.
     End,
     /// The end of what the segment holds.
@@ -179,7 +179,7 @@ impl Filter {
     /// The next entry, if it is a plain one: it follows directly, in a batch of this log alone, in the middle
     /// of the query. All other cases are left to [`Filter::step`].
     #[inline(always)]
-    pub(crate) fn plain(&mut self, bytes: &[u8], at: &mut u32) -> Option<Found> {
+    pub(crate) fn plain(&mut self, bytes: &[u8], at: &mut u32) -> Option<EntryFrame> {
         let found = lone(bytes, *at, self.log)?;
         let end = found.offset.wrapping_add(u64::from(found.length));
         let inside = found.time.wrapping_sub(self.wanted.lowest) <= self.wanted.window
@@ -210,7 +210,7 @@ impl Filter {
         at: &mut u32,
         rows: impl Iterator<Item = R>,
         initial: A,
-        mut take: impl FnMut(A, R, &Found) -> A,
+        mut take: impl FnMut(A, R, &EntryFrame) -> A,
     ) -> A {
         let Filter { log, cut, .. } = *self;
         let Wanted { lowest, window, .. } = self.wanted;
@@ -293,7 +293,7 @@ impl Filter {
             let end = offset.saturating_add(u64::from(length));
             (self.next, *at) = (end, next_at);
             let last = is_last(first);
-            let found = Found { at: frame_at, skip: 0, length, offset, time, last };
+            let found = EntryFrame { at: frame_at, skip: 0, length, offset, time, last };
             let Wanted { since, until, exact, .. } = self.wanted;
             if time < since || time > until || offset < self.from || end > self.cut || exact {
                 match self.edge(found, end) {
@@ -311,7 +311,7 @@ impl Filter {
 
     /// Decides about an entry at a bound of the query: of its offsets, of its times, or in front of an exact
     /// start.
-    fn edge(&mut self, found: Found, end: Offset) -> Edge {
+    fn edge(&mut self, found: EntryFrame, end: Offset) -> Edge {
         if found.offset >= self.cut {
             return Edge::Stop(Step::Cut);
         }
@@ -334,7 +334,7 @@ impl Filter {
 
 /// What becomes of an entry at an edge.
 enum Edge {
-    Taken(Found),
+    Taken(EntryFrame),
     Passed,
     Stop(Step),
 }
@@ -376,10 +376,10 @@ fn other(head: &[u8; HEAD], log: LogId) -> Option<Step> {
 }
 
 /// The part of an entry from one offset up to another.
-fn trimmed(found: Found, from: Offset, end: Offset) -> Found {
+fn trimmed(found: EntryFrame, from: Offset, end: Offset) -> EntryFrame {
     let skip = u32::try_from(from.saturating_sub(found.offset)).unwrap_or(0);
     let offset = found.offset + u64::from(skip);
-    Found { skip, offset, length: u32::try_from(end - offset).unwrap_or(0), ..found }
+    EntryFrame { skip, offset, length: u32::try_from(end - offset).unwrap_or(0), ..found }
 }
 
 /// Where a walk stands in a view, and the limit up to which it may go.

@@ -6,7 +6,7 @@
 
 use super::{End, Recovery, is_missing};
 use crate::format::{Link, SEGMENT_HEADER_BYTES, SegmentHeader};
-use crate::open::{Found, Tail};
+use crate::open::{Contents, Tail};
 use crate::segment::{self, Segment};
 use crate::settled::{self, Settled};
 use crate::view::Segments;
@@ -71,17 +71,22 @@ impl Recovery {
         }
     }
 
-    pub(crate) fn into_found(self, segment: Segment, region: RegionWriter, link: Link) -> io::Result<Found> {
+    pub(crate) fn into_contents(
+        self,
+        segment: Segment,
+        region: RegionWriter,
+        link: Link,
+    ) -> io::Result<Contents> {
         let active = segment.header.number;
         let segments = self.sealed_segments(active)?;
         let tail = Tail { active: Arc::new(segment), region, link, times: self.times };
-        Ok(Found { segments, catalogue: self.catalogue, tail, next_log: self.next_log })
+        Ok(Contents { segments, catalogue: self.catalogue, tail, next_log: self.next_log })
     }
 }
 
 /// Makes the segment that holds the end the active one: later segments go, the torn end is blanked, and
 /// what might not be on the disk is written again.
-pub(crate) fn resume(disk: &Disk, directory: &Path, recovery: Recovery, end: End) -> io::Result<Found> {
+pub(crate) fn resume(disk: &Disk, directory: &Path, recovery: Recovery, end: End) -> io::Result<Contents> {
     let number = segment_of(end.at);
     let names = disk.names(directory)?;
     for later in names.iter().filter(|name| segment::number_of(name).is_some_and(|found| found > number)) {
@@ -105,7 +110,7 @@ pub(crate) fn resume(disk: &Disk, directory: &Path, recovery: Recovery, end: End
     let segments = recovery.sealed_segments(number)?;
     let (catalogue, next_log, times) = (recovery.catalogue, recovery.next_log, recovery.times);
     let tail = Tail { active: Arc::new(active), region, link: end.link, times };
-    Ok(Found { catalogue, segments, tail, next_log })
+    Ok(Contents { catalogue, segments, tail, next_log })
 }
 
 /// Writes the bytes below `end` over themselves and blanks what is not blank behind.

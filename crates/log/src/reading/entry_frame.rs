@@ -18,9 +18,9 @@ const LONE: usize = (BATCH_HEADER_BYTES + TOUCHED_BYTES) as usize;
 /// The bit of a header's first word that marks the last entry of its log in a transaction.
 const LAST: u64 = (FLAG_LAST as u64) << 40;
 
-/// An entry that was found: where its frame begins and what its header says.
+/// The frame of an entry: where it begins and what its header says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Found {
+pub(crate) struct EntryFrame {
     pub(crate) at: u32,
     /// Payload bytes left out in front and behind.
     pub(crate) skip: u32,
@@ -39,7 +39,7 @@ pub(crate) fn is_last(first: u64) -> bool {
 /// The entry whose header stands at `at`, or the first one of a batch of this log alone whose header stands
 /// there; `None` unless it ends within `bytes`.
 #[inline(always)]
-pub(crate) fn lone(bytes: &[u8], at: u32, log: LogId) -> Option<Found> {
+pub(crate) fn lone(bytes: &[u8], at: u32, log: LogId) -> Option<EntryFrame> {
     let rest = bytes.get(at as usize..)?;
     let mut head = rest.first_chunk::<HEAD>()?;
     let (mut first, mut here) = (word64(head, 0), at);
@@ -56,22 +56,22 @@ pub(crate) fn lone(bytes: &[u8], at: u32, log: LogId) -> Option<Found> {
     }
     let last = is_last(first);
     let (length, offset, time) = (first as u32, word64(head, 16), word64(head, 24));
-    let found = Found { at: here, skip: 0, length, offset, time, last };
+    let found = EntryFrame { at: here, skip: 0, length, offset, time, last };
     found.is_within(bytes).then_some(found)
 }
 
-impl Found {
+impl EntryFrame {
     /// The entry of `log` whose header stands at `at`, if there is one. The bytes need not be verified, so it
     /// may claim to end anywhere.
     #[inline]
-    pub(crate) fn read(bytes: &[u8], at: u32, log: LogId) -> Option<Found> {
+    pub(crate) fn read(bytes: &[u8], at: u32, log: LogId) -> Option<EntryFrame> {
         let head = bytes.get(at as usize..)?.first_chunk::<HEAD>()?;
         let first = word64(head, 0);
         let (length, kind) = (first as u32, (first >> 32) as u8);
         let ours = kind == Kind::Data as u8 && word64(head, 8) == log && length <= SEGMENT_BYTES_MAX;
         let last = is_last(first);
         let (offset, time) = (word64(head, 16), word64(head, 24));
-        ours.then_some(Found { at, skip: 0, length, offset, time, last })
+        ours.then_some(EntryFrame { at, skip: 0, length, offset, time, last })
     }
 
     /// Where its payload begins.
@@ -131,7 +131,7 @@ const ALIKE: u32 = 16;
 impl Pace {
     /// Where the next header is, of an entry of which nothing is left out.
     #[inline(always)]
-    pub(crate) fn next(&mut self, found: &Found) -> u32 {
+    pub(crate) fn next(&mut self, found: &EntryFrame) -> u32 {
         if self.steady {
             // A branch and not a conditional move: the predicted value must not depend on the load.
             if found.length == self.length {
@@ -150,7 +150,7 @@ impl Pace {
 
     /// The entry at `at`, if its header has the predicted length and kind: one comparison tells.
     #[inline(always)]
-    pub(crate) fn foreseen(&self, bytes: &[u8], at: u32, log: LogId) -> Option<Found> {
+    pub(crate) fn foreseen(&self, bytes: &[u8], at: u32, log: LogId) -> Option<EntryFrame> {
         if !self.steady {
             return None;
         }
@@ -161,7 +161,7 @@ impl Pace {
             return None;
         }
         let (offset, time, last) = (word64(head, 16), word64(head, 24), is_last(first));
-        Some(Found { at, skip: 0, length: self.length, offset, time, last })
+        Some(EntryFrame { at, skip: 0, length: self.length, offset, time, last })
     }
 
     #[cold]
