@@ -60,8 +60,8 @@ impl State {
         loop {
             let number = {
                 let mut next = shared.next.lock();
-                *next += 1;
-                *next - 1
+                let following = next.wrapping_add(1);
+                std::mem::replace(&mut *next, following)
             };
             let name = format!("{}/forks/{number}", shared.name);
             let commit = Commit { time, ..Commit::default() };

@@ -153,7 +153,9 @@ impl State {
                 logs.push(log.clone());
             }
         });
-        let next = logs.iter().filter_map(|log| number_of(log, &prefix)).max().map_or(0, |last| last + 1);
+        // Anybody may have made a log of the last number there is: behind it the numbers begin anew.
+        let last = logs.iter().filter_map(|log| number_of(log, &prefix)).max();
+        let next = last.map_or(0, |last| last.wrapping_add(1));
         let mut images = Images::find(store, &image_prefix(name), thalweg_log::now());
         let Replayed { forks, unreadable, wrong, spoiled } = replay::all(store, logs, &images)?;
         images.forget(store, &spoiled, thalweg_log::now());

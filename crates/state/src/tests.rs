@@ -653,6 +653,23 @@ fn keys_that_cannot_be_and_logs_of_others_are_refused() {
 }
 
 #[test]
+fn a_log_of_the_last_number_there_is_leaves_the_others_to_forks() {
+    for taken in [u64::MAX, u64::MAX - 1] {
+        let store = memory();
+        let state = State::open(&store, "s", Options::default()).unwrap();
+        state.fork(state.main(), 1).unwrap();
+        drop(state);
+        let name = format!("s/forks/{taken}");
+        store.create(name.as_bytes(), &crate::state::config(), None, &Default::default(), None).unwrap();
+        let state = State::open(&store, "s", Options::default()).unwrap();
+        for _ in 0..3 {
+            state.fork(state.main(), 2).unwrap();
+        }
+        assert_eq!(state.forks().len(), 1 + 5);
+    }
+}
+
+#[test]
 fn a_caller_that_finds_a_write_durable_sees_it_committed() {
     let directory = tempfile::tempdir().unwrap();
     let store = on_disk(directory.path(), Durability::Sync);
