@@ -15,7 +15,7 @@ use thalweg_service::{ClientOptions as ServiceOptions, Error, SyncClient};
 use thalweg_state::client::Session;
 use thalweg_state::generated::client::StateClient;
 use thalweg_state::generated::types::StateForks;
-use thalweg_state::{SCHEMA_HASH, Word};
+use thalweg_state::{RefusalCode, SCHEMA_HASH};
 use thalweg_wire::service::Call;
 
 const SCHEMA: &str = include_str!("../../../schemas/state.jsonc");
@@ -62,7 +62,7 @@ fn what_was_not_committed_is_taken_back_whatever_carries_the_session() {
         let mut other: Any =
             Session::open(carrier(server.address(), &data, "state.sock"), "main", None).unwrap();
         assert_eq!((session.fork(), session.lease()), ("main", Duration::from_secs(30)));
-        assert_eq!(session.rollback().unwrap_err().word(), Some(Word::NoSnapshot));
+        assert_eq!(session.rollback().unwrap_err().code(), Some(RefusalCode::NoSnapshot));
         session.put(way, b"before").unwrap();
         let root = session.root().unwrap();
         let at = session.snapshot().unwrap();
@@ -86,7 +86,7 @@ fn what_was_not_committed_is_taken_back_whatever_carries_the_session() {
         session.snapshot().unwrap();
         other.put("beside", way.as_bytes()).unwrap();
         session.put("beside", b"mine").unwrap();
-        assert_eq!(session.commit().unwrap_err().word(), Some(Word::Conflict));
+        assert_eq!(session.commit().unwrap_err().code(), Some(RefusalCode::Conflict));
         session.rollback().unwrap();
         session.close().unwrap();
         other.close().unwrap();
@@ -176,7 +176,7 @@ fn a_client_that_is_killed_leaves_nothing_behind_its_lease() {
             std::thread::sleep(Duration::from_millis(50));
         }
         let gone = Session::rejoin(carrier(server.address(), &data, way), &token).map(drop).unwrap_err();
-        assert_eq!(gone.word(), Some(Word::SessionExpired), "{way}");
+        assert_eq!(gone.code(), Some(RefusalCode::SessionExpired), "{way}");
         let mut session: Any = Session::open(carrier(server.address(), &data, way), "main", None).unwrap();
         assert_eq!((value(&mut session, "held/0"), forks()), (None, before), "{way}");
         session.close().unwrap();
@@ -207,7 +207,7 @@ fn a_token_is_good_on_every_way_in_until_the_lease_or_the_server_ends() {
         Session::open(carrier(server.address(), &data, "state.sock"), "main", brief).unwrap();
     let begun = Instant::now();
     // Each use begins its lease anew, so it has to be left alone for longer than that.
-    while session.get("a").err().map(|error| error.word()) != Some(Some(Word::SessionExpired)) {
+    while session.get("a").err().map(|error| error.code()) != Some(Some(RefusalCode::SessionExpired)) {
         assert!(begun.elapsed() < PATIENCE, "it never expires");
         std::thread::sleep(Duration::from_millis(20));
     }
@@ -215,7 +215,7 @@ fn a_token_is_good_on_every_way_in_until_the_lease_or_the_server_ends() {
     let server = serve(&data);
     for (way, token) in WAYS.into_iter().zip(held) {
         let lost = Session::rejoin(carrier(server.address(), &data, way), &token).map(drop).unwrap_err();
-        assert_eq!(lost.word(), Some(Word::SessionLost), "{lost}");
+        assert_eq!(lost.code(), Some(RefusalCode::SessionLost), "{lost}");
         let mut session: Any = Session::open(carrier(server.address(), &data, way), "main", None).unwrap();
         assert_eq!(value(&mut session, "volatile"), None, "it was never committed");
     }

@@ -9,7 +9,7 @@ use crate::generated::types::{
     Change, Entry, StateBatch, StateBatchResponse, StateClose, StateCommit, StateGet, StateOpen, StatePut,
     StateRejoin, StateRemove, StateRollback, StateRoot, StateScan, StateSnapshot,
 };
-use crate::word::Word;
+use crate::refusal_code::RefusalCode;
 use std::borrow::Cow;
 use std::time::Duration;
 use thalweg_wire::service::{Call, CallError};
@@ -18,12 +18,12 @@ use thiserror::Error as ThisError;
 /// Why a session did not do what was asked.
 #[derive(Clone, Debug, PartialEq, Eq, ThisError)]
 pub enum Error<E> {
-    /// The state refused; but for [`Word::Unknown`] nothing was changed.
+    /// The state refused; but for [`RefusalCode::Unknown`] nothing was changed.
     #[error("{message}")]
     Refused {
         /// Why.
-        word: Word,
-        /// In words.
+        code: RefusalCode,
+        /// The code and the reason, for people.
         message: String,
     },
     /// There was no answer, or none of the state's.
@@ -33,9 +33,9 @@ pub enum Error<E> {
 
 impl<E> Error<E> {
     /// Why the state refused, if it is that.
-    pub fn word(&self) -> Option<Word> {
+    pub fn code(&self) -> Option<RefusalCode> {
         match self {
-            Self::Refused { word, .. } => Some(*word),
+            Self::Refused { code, .. } => Some(*code),
             Self::Failed(_) => None,
         }
     }
@@ -44,8 +44,8 @@ impl<E> Error<E> {
 impl<E> From<CallError<E>> for Error<E> {
     fn from(error: CallError<E>) -> Self {
         match error {
-            CallError::Refused(message) => match Word::of(&message) {
-                Some(word) => Self::Refused { word, message },
+            CallError::Refused(message) => match RefusalCode::of(&message) {
+                Some(code) => Self::Refused { code, message },
                 None => Self::Failed(CallError::Refused(message)),
             },
             other => Self::Failed(other),
@@ -85,7 +85,7 @@ impl<C: Call> Session<C> {
     /// Begins a session on a fork, with a lease of `lease`, or of 30 seconds.
     ///
     /// # Errors
-    /// [`Word::NoFork`], [`Word::SessionsFull`], [`Word::BadLease`]; there was no answer.
+    /// [`RefusalCode::NoFork`], [`RefusalCode::SessionsFull`], [`RefusalCode::BadLease`]; there was no answer.
     pub fn open(call: C, fork: &str, lease: Option<Duration>) -> SessionResult<Self, C> {
         let mut state = StateClient::new(call);
         let lease_ms = lease.map(|lease| u32::try_from(lease.as_millis()).unwrap_or(u32::MAX));
@@ -98,7 +98,7 @@ impl<C: Call> Session<C> {
     /// begins anew.
     ///
     /// # Errors
-    /// [`Word::SessionLost`], [`Word::SessionExpired`]: what was not committed is gone. There was no answer.
+    /// [`RefusalCode::SessionLost`], [`RefusalCode::SessionExpired`]: what was not committed is gone. There was no answer.
     pub fn rejoin(call: C, token: &str) -> SessionResult<(Self, bool), C> {
         let mut state = StateClient::new(call);
         let joined = state.rejoin(&StateRejoin { session: token.into() })?;
@@ -136,8 +136,8 @@ impl<C: Call> Session<C> {
     /// a snapshot or began.
     ///
     /// # Errors
-    /// [`Word::Conflict`]: others committed meanwhile, roll back and do it again. [`Word::SessionLost`],
-    /// [`Word::SessionExpired`]; what the log says; there was no answer: then ask again, it commits once.
+    /// [`RefusalCode::Conflict`]: others committed meanwhile, roll back and do it again. [`RefusalCode::SessionLost`],
+    /// [`RefusalCode::SessionExpired`]; what the log says; there was no answer: then ask again, it commits once.
     pub fn commit(&mut self) -> SessionResult<u64, C> {
         Ok(self.state.commit(&StateCommit { session: (&*self.token).into() })?.offset)
     }
@@ -145,7 +145,7 @@ impl<C: Call> Session<C> {
     /// Forgets what was written since the snapshot, and the snapshot.
     ///
     /// # Errors
-    /// [`Word::NoSnapshot`], [`Word::SessionLost`], [`Word::SessionExpired`]; there was no answer.
+    /// [`RefusalCode::NoSnapshot`], [`RefusalCode::SessionLost`], [`RefusalCode::SessionExpired`]; there was no answer.
     pub fn rollback(&mut self) -> SessionResult<(), C> {
         self.state.rollback(&StateRollback { session: (&*self.token).into() })?;
         Ok(())
@@ -163,7 +163,7 @@ impl<C: Call> Session<C> {
     /// A key holds a value from here on.
     ///
     /// # Errors
-    /// [`Word::BadKey`], [`Word::TooMuch`], [`Word::SessionsFull`]; the session has ended; there was no
+    /// [`RefusalCode::BadKey`], [`RefusalCode::TooMuch`], [`RefusalCode::SessionsFull`]; the session has ended; there was no
     /// answer.
     pub fn put(&mut self, key: &str, value: &[u8]) -> SessionResult<(), C> {
         let request = StatePut { place: (&*self.token).into(), key: key.into(), value: value.into() };

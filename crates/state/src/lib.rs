@@ -59,12 +59,12 @@ mod memory_budget;
 mod overlay;
 mod past;
 mod read_view;
+mod refusal_code;
 mod replay;
 mod service;
 mod session;
 mod state;
 mod strict_read;
-mod word;
 
 pub use changes::{Change, Changes};
 pub use digest::{Digest, Root};
@@ -75,10 +75,10 @@ pub use generated::types::SCHEMA_HASH;
 pub use log_observer::LogObserver;
 pub use map::{Key, Map, Value};
 pub use read_view::ReadView;
+pub use refusal_code::RefusalCode;
 pub use service::{ERROR_TAG, ImageNews, Service, ServiceOptions};
 pub use session::{SESSION_BYTES_MAX, Session};
 pub use state::{ForkId, History, KEY_BYTES_MAX, Line, Options, State};
-pub use word::Word;
 
 #[cfg(test)]
 mod crash_tests;

@@ -1,5 +1,5 @@
 //! The service as its clients see it: the same over a socket and over shared memory, each refusal with its
-//! word.
+//! code.
 
 #![allow(clippy::unwrap_used, reason = "this is a test's code, though not all of it in test functions")]
 
@@ -27,11 +27,11 @@ fn over_each_way(test: impl Fn(&mut Client, &dyn Fn() -> Client)) {
     }
 }
 
-/// The word that a refusal begins with.
-fn word<T: std::fmt::Debug, E: ToString>(refused: Result<T, E>) -> String {
+/// The code that a refusal begins with.
+fn code<T: std::fmt::Debug, E: ToString>(refused: Result<T, E>) -> String {
     let message = refused.err().unwrap().to_string();
     let message = message.strip_prefix("refused: ").unwrap_or(&message);
-    message.split_once(": ").map(|(word, _)| word.to_owned()).unwrap()
+    message.split_once(": ").map(|(code, _)| code.to_owned()).unwrap()
 }
 
 fn batch(place: &str, changes: &[(&str, Option<&str>)]) -> StateBatch<'static> {
@@ -79,9 +79,9 @@ fn keys_hold_what_was_put_and_forks_go_their_own_way() {
         assert_eq!(forks.forks.len(), 2);
         assert_eq!((&*forks.forks[0].fork, &*forks.forks[0].stream), ("main", "state/main"));
         client.drop(&StateDrop { fork: (&*fork).into() }).unwrap();
-        assert_eq!(word(client.value(&fork, "d")), "no_fork");
-        assert_eq!(word(client.fork(&StateFork { parent: (&*fork).into(), offset: None })), "no_fork");
-        assert_eq!(word(client.drop(&StateDrop { fork: (&*fork).into() })), "no_fork");
+        assert_eq!(code(client.value(&fork, "d")), "no_fork");
+        assert_eq!(code(client.fork(&StateFork { parent: (&*fork).into(), offset: None })), "no_fork");
+        assert_eq!(code(client.drop(&StateDrop { fork: (&*fork).into() })), "no_fork");
     });
 }
 
@@ -165,11 +165,11 @@ fn what_was_there_at_an_offset_can_be_read_and_forked() {
         assert_eq!(at(first, None).unwrap(), (vec![("a".into(), b"1".to_vec())], None));
         assert_eq!(at(second, None).unwrap(), (vec![("a".into(), b"1".to_vec())], Some("b".into())));
         assert_eq!(at(second, Some("b")).unwrap().0, [("b".into(), b"2".to_vec())]);
-        assert_eq!(word(at(first + 1, None)), "no_state");
+        assert_eq!(code(at(first + 1, None)), "no_state");
         let fork = StateFork { parent: "main".into(), offset: Some(second) };
         let fork = client.fork(&fork).unwrap().fork.into_owned();
         assert_eq!(client.value(&fork, "a").unwrap().as_deref(), Some(&b"1"[..]));
-        assert_eq!(word(client.fork(&StateFork { parent: "main".into(), offset: Some(1) })), "no_state");
+        assert_eq!(code(client.fork(&StateFork { parent: "main".into(), offset: Some(1) })), "no_state");
     });
 }
 
@@ -178,7 +178,7 @@ fn a_session_is_taken_back_or_committed_as_one_and_goes_on_over_another_connecti
     over_each_way(|client, again| {
         client.set("main", "a", "1").unwrap();
         let session = client.session("main");
-        assert_eq!(word(client.undo(&session)), "no_snapshot");
+        assert_eq!(code(client.undo(&session)), "no_snapshot");
         client.keep(&session).unwrap();
         client.begin(&session).unwrap();
         client.set(&session, "a", "2").unwrap();
@@ -208,8 +208,8 @@ fn a_session_is_taken_back_or_committed_as_one_and_goes_on_over_another_connecti
         assert_eq!(client.keep(&session).unwrap(), second, "who asks again does nothing twice");
         assert_eq!(client.all("main").unwrap().len(), 3);
         client.close(&StateClose { session: (&*session).into() }).unwrap();
-        assert_eq!(word(client.keep(&session)), "session_expired");
-        assert_eq!(word(client.set(&session, "d", "4")), "session_expired");
+        assert_eq!(code(client.keep(&session)), "session_expired");
+        assert_eq!(code(client.set(&session, "d", "4")), "session_expired");
     });
 }
 
@@ -223,8 +223,8 @@ fn the_first_to_commit_wins() {
         client.set(&mine, "a", "mine").unwrap();
         other.set(&theirs, "a", "theirs").unwrap();
         other.keep(&theirs).unwrap();
-        assert_eq!(word(client.keep(&mine)), "conflict");
-        assert_eq!(word(client.begin(&mine)), "conflict");
+        assert_eq!(code(client.keep(&mine)), "conflict");
+        assert_eq!(code(client.begin(&mine)), "conflict");
         assert_eq!(client.value(&mine, "a").unwrap().as_deref(), Some(&b"mine"[..]), "it is still there");
         client.undo(&mine).unwrap();
         assert_eq!(client.value(&mine, "a").unwrap().as_deref(), Some(&b"theirs"[..]));
@@ -241,47 +241,47 @@ fn a_batch_may_expect_what_it_finds() {
             if_root: root,
             ..batch("main", &[("a", Some("2"))])
         };
-        assert_eq!(word(client.batch(&expecting(Some(offset + 1), None))), "conflict");
-        assert_eq!(word(client.batch(&expecting(None, Some([7; 32])))), "root_mismatch");
+        assert_eq!(code(client.batch(&expecting(Some(offset + 1), None))), "conflict");
+        assert_eq!(code(client.batch(&expecting(None, Some([7; 32])))), "root_mismatch");
         assert_eq!(client.value("main", "a").unwrap().as_deref(), Some(&b"1"[..]), "nothing was done");
         client.batch(&expecting(Some(offset), Some(root))).unwrap();
-        assert_eq!(word(client.batch(&expecting(Some(offset), None))), "conflict");
+        assert_eq!(code(client.batch(&expecting(Some(offset), None))), "conflict");
         let session = client.session("main");
         client.begin(&session).unwrap();
         let in_session =
             StateBatch { place: (&*session).into(), if_root: Some(root), ..batch(&session, &[("a", None)]) };
-        assert_eq!(word(client.batch(&in_session)), "root_mismatch");
+        assert_eq!(code(client.batch(&in_session)), "root_mismatch");
     });
 }
 
 #[test]
-fn what_can_never_be_right_is_refused_with_its_word() {
+fn what_can_never_be_right_is_refused_with_its_code() {
     over_each_way(|client, _| {
         let session = client.session("main");
         for (place, wanted) in
             [("mian", "bad_place"), ("", "bad_place"), ("+1", "bad_place"), ("77", "no_fork")]
         {
-            assert_eq!(word(client.value(place, "a")), wanted, "{place}");
-            assert_eq!(word(client.set(place, "a", "1")), wanted, "{place}");
-            assert_eq!(word(client.open(&StateOpen { fork: place.into(), lease_ms: None })), wanted);
+            assert_eq!(code(client.value(place, "a")), wanted, "{place}");
+            assert_eq!(code(client.set(place, "a", "1")), wanted, "{place}");
+            assert_eq!(code(client.open(&StateOpen { fork: place.into(), lease_ms: None })), wanted);
         }
-        assert_eq!(word(client.fork(&StateFork { parent: (&*session).into(), offset: None })), "bad_place");
-        assert_eq!(word(client.drop(&StateDrop { fork: "main".into() })), "main_line");
+        assert_eq!(code(client.fork(&StateFork { parent: (&*session).into(), offset: None })), "bad_place");
+        assert_eq!(code(client.drop(&StateDrop { fork: "main".into() })), "main_line");
         let view = StateGet { place: (&*session).into(), key: "a".into(), view: Some(View::Pending) };
-        assert_eq!(word(client.get(&view)), "bad_view");
-        assert_eq!(word(client.set("main", "", "1")), "bad_key");
-        assert_eq!(word(client.set("main", &"x".repeat(2_000), "1")), "bad_key");
+        assert_eq!(code(client.get(&view)), "bad_view");
+        assert_eq!(code(client.set("main", "", "1")), "bad_key");
+        assert_eq!(code(client.set("main", &"x".repeat(2_000), "1")), "bad_key");
         client.begin(&session).unwrap();
-        assert_eq!(word(client.set(&session, "", "1")), "bad_key");
-        assert_eq!(word(client.keep("main")), "bad_place");
-        assert_eq!(word(client.keep(&"0".repeat(32))), "session_lost");
+        assert_eq!(code(client.set(&session, "", "1")), "bad_key");
+        assert_eq!(code(client.keep("main")), "bad_place");
+        assert_eq!(code(client.keep(&"0".repeat(32))), "session_lost");
         for lease_ms in [0, 3_600_001] {
             let open = StateOpen { fork: "main".into(), lease_ms: Some(lease_ms) };
-            assert_eq!(word(client.open(&open)), "bad_lease");
+            assert_eq!(code(client.open(&open)), "bad_lease");
         }
         let huge = "x".repeat(9 << 20);
         client.set(&session, "a", &huge).unwrap();
-        assert_eq!(word(client.set(&session, "b", &huge)), "too_much");
+        assert_eq!(code(client.set(&session, "b", &huge)), "too_much");
         assert_eq!(client.all("main").unwrap(), []);
     });
 }
@@ -297,7 +297,7 @@ fn all_sessions_together_have_a_bound() {
     client.begin(&first).unwrap();
     client.begin(&second).unwrap();
     client.set(&first, "a", &"x".repeat(600)).unwrap();
-    assert_eq!(word(client.set(&second, "b", &"x".repeat(600))), "sessions_full");
+    assert_eq!(code(client.set(&second, "b", &"x".repeat(600))), "sessions_full");
     // What one gives back the other may have.
     client.undo(&first).unwrap();
     client.set(&second, "b", &"x".repeat(600)).unwrap();
@@ -314,8 +314,8 @@ fn there_are_as_many_forks_as_there_may_be_streams() {
     let mut client = connect(directory.path(), WAYS[0]);
     let fork = StateFork { parent: "main".into(), offset: None };
     let made = client.fork(&fork).unwrap().fork.into_owned();
-    assert_eq!(word(client.fork(&fork)), "too_many_forks");
-    assert_eq!(word(client.fork(&StateFork { offset: Some(0), ..fork.clone() })), "too_many_forks");
+    assert_eq!(code(client.fork(&fork)), "too_many_forks");
+    assert_eq!(code(client.fork(&StateFork { offset: Some(0), ..fork.clone() })), "too_many_forks");
     client.drop(&StateDrop { fork: made.into() }).unwrap();
     client.fork(&fork).unwrap();
 }
@@ -328,10 +328,10 @@ fn there_are_as_many_sessions_as_there_may_be() {
     let mut client = connect(directory.path(), WAYS[0]);
     let open = StateOpen { fork: "main".into(), lease_ms: None };
     let (first, second) = (client.session("main"), client.session("main"));
-    assert_eq!(word(client.open(&open)), "sessions_full");
+    assert_eq!(code(client.open(&open)), "sessions_full");
     client.close(&StateClose { session: first.into() }).unwrap();
     let third = client.session("main");
-    assert_eq!(word(client.open(&open)), "sessions_full");
+    assert_eq!(code(client.open(&open)), "sessions_full");
     // Those that were let in are none the worse for it.
     for session in [&second, &third] {
         client.begin(session).unwrap();
@@ -353,7 +353,7 @@ fn a_lease_that_ends_leaves_nothing_behind() {
     client.set(&session, "a", "1").unwrap();
     let open = StateOpen { fork: "main".into(), lease_ms: None };
     std::thread::sleep(std::time::Duration::from_millis(4_100));
-    assert_eq!(word(client.keep(&session)), "session_expired");
+    assert_eq!(code(client.keep(&session)), "session_expired");
     served.service.keep_house();
     assert_eq!(client.value("main", "a").unwrap(), None);
     client.open(&open).unwrap();
@@ -387,7 +387,7 @@ fn a_write_is_durable_when_it_is_answered_and_a_session_is_lost_with_its_server(
     drop(old);
     let _served = Served::start(directory.path(), open(), ServiceOptions::default());
     let mut client = connect(directory.path(), WAYS[1]);
-    assert_eq!(word(client.keep(&session)), "session_lost");
+    assert_eq!(code(client.keep(&session)), "session_lost");
     assert_eq!(client.digest(&fork).unwrap(), root);
     assert_eq!(client.all("main").unwrap().len(), 40);
     assert_eq!(client.value(&fork, "never").unwrap(), None);
@@ -452,6 +452,6 @@ fn a_state_whose_name_is_taken_by_something_else_says_so() {
     store.append(&log, b"something else", 1).unwrap();
     let _served = Served::start(directory.path(), store, ServiceOptions::default());
     let mut client = connect(directory.path(), WAYS[0]);
-    assert_eq!(word(client.value("main", "a")), "foreign");
-    assert_eq!(word(client.set("main", "a", "1")), "foreign");
+    assert_eq!(code(client.value("main", "a")), "foreign");
+    assert_eq!(code(client.set("main", "a", "1")), "foreign");
 }

@@ -142,16 +142,16 @@ test("a session that was closed or left has nothing to end, however often it is 
   }
 })
 
-test("each word of the state's refusals says whether the same call may be made again, as its page does", async () => {
+test("each refusal code of the state says whether the same call may be made again, as its page does", async () => {
   const page = readFileSync(join(__dirname, "../../../docs/state.md"), "utf8")
   const table = page.slice(page.indexOf("## Refusals"), page.indexOf("## In a program of your own"))
-  const rows = [...table.matchAll(/^\| `(\w+)` \|.*\| (\w+) \|$/gm)].map(([, word, again]) => [word, again])
+  const rows = [...table.matchAll(/^\| `(\w+)` \|.*\| (\w+) \|$/gm)].map(([, code, again]) => [code, again])
   assert.equal(rows.length, 19)
-  for (const [word, again] of rows) {
-    const why = `${word}: and why`
+  for (const [code, again] of rows) {
+    const why = `${code}: and why`
     for (const error of [new service.ServiceError("REFUSED", why), new rpc.RemoteError(-32000, why, { fault: "refused" })]) {
-      const told = { name: "StateError", code: word.toUpperCase(), retry: again, message: why }
-      await assert.rejects(refused(error).commit(), told, word)
+      const told = { name: "StateError", code: code.toUpperCase(), retry: again, message: why }
+      await assert.rejects(refused(error).commit(), told, code)
     }
   }
 })

@@ -44,30 +44,30 @@ class Refusing:
         pass
 
 
-class Words(unittest.TestCase):
+class RefusalCodes(unittest.TestCase):
     def test_what_rarely_happens_to_a_session_has_a_class_too(self) -> None:
         classes = {"not_taken": NotTaken, "root_mismatch": RootMismatch, "foreign": Foreign, "unreadable": Unreadable}
-        for word, expected in classes.items():
-            session = SyncSession(Refusing(f"{word}: and why"), "token", "main", 30.0)
-            with self.subTest(word), self.assertRaises(expected) as caught:
+        for code, expected in classes.items():
+            session = SyncSession(Refusing(f"{code}: and why"), "token", "main", 30.0)
+            with self.subTest(code), self.assertRaises(expected) as caught:
                 session.commit()
-            self.assertEqual((caught.exception.word, str(caught.exception)), (word, f"{word}: and why"))
+            self.assertEqual((caught.exception.refusal_code, str(caught.exception)), (code, f"{code}: and why"))
 
-    def test_a_word_without_a_class_is_said(self) -> None:
+    def test_a_code_without_a_class_is_said(self) -> None:
         with self.assertRaises(StateRefused) as caught:
             SyncSession(Refusing("no_state: and why"), "token", "main", 30.0).commit()
         self.assertIs(type(caught.exception), StateRefused)
-        self.assertEqual(caught.exception.word, "no_state")
+        self.assertEqual(caught.exception.refusal_code, "no_state")
 
     def test_whether_to_try_again_is_said_of_each_refusal_as_the_page_of_the_state_does(self) -> None:
         page = (Path(__file__).parents[3] / "docs/state.md").read_text()
         table = page.partition("## Refusals")[2].partition("## In a program of your own")[0]
         rows = re.findall(r"^\| `(\w+)` \|.*\| (\w+) \|$", table, re.MULTILINE)
         self.assertEqual(len(rows), 19)
-        for word, again in rows:
-            with self.subTest(word), self.assertRaises(StateRefused) as caught:
-                SyncSession(Refusing(f"{word}: and why"), "token", "main", 30.0).commit()
-            self.assertEqual((caught.exception.word, caught.exception.retry), (word, again))
+        for code, again in rows:
+            with self.subTest(code), self.assertRaises(StateRefused) as caught:
+                SyncSession(Refusing(f"{code}: and why"), "token", "main", 30.0).commit()
+            self.assertEqual((caught.exception.refusal_code, caught.exception.retry), (code, again))
 
     def test_what_is_no_refusal_has_the_class_of_its_fault(self) -> None:
         for fault in faults.Fault:

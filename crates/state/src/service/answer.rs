@@ -110,5 +110,5 @@ impl WriteKind {
 
 /// Refuses; `main` is the main line, where it is known.
 pub(super) fn refuse(refusal: &Refusal, main: Option<ForkId>, reply: Reply) {
-    reply.end(&error_frame(ERROR_TAG, &format!("{}: {}", refusal.word(), refusal.words(main))));
+    reply.end(&error_frame(ERROR_TAG, &format!("{}: {}", refusal.code(), refusal.reason(main))));
 }

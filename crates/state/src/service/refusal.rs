@@ -1,13 +1,13 @@
-//! Why the service does not do what it is asked, and the word that each refusal begins with.
+//! Why the service refuses a call, and the code that each refusal begins with.
 
 use crate::error::Error;
 use crate::state::ForkId;
-use crate::word::Word;
+use crate::refusal_code::RefusalCode;
 use std::sync::Arc;
 use thalweg_log::CommitError;
 use thiserror::Error as ThisError;
 
-/// A refusal. Unless its word is `unknown`, nothing was changed.
+/// A refusal. Unless its code is `unknown`, nothing was changed.
 #[derive(Debug, ThisError)]
 pub(super) enum Refusal {
     /// What the state says.
@@ -39,30 +39,30 @@ pub(super) enum Refusal {
 }
 
 impl Refusal {
-    /// Why, in words; the main line by the name that callers know it by.
-    pub(super) fn words(&self, main: Option<ForkId>) -> String {
-        let words = self.to_string();
+    /// The reason, for people. It names the main line as callers do.
+    pub(super) fn reason(&self, main: Option<ForkId>) -> String {
+        let reason = self.to_string();
         match (self, main) {
             (Self::State(error), Some(main)) if error.is_about(main) => {
-                words.replacen(&format!("fork {main}"), "main", 1)
+                reason.replacen(&format!("fork {main}"), "main", 1)
             }
-            _ => words,
+            _ => reason,
         }
     }
 
-    /// What a program may go by; part of the interface.
-    pub(super) fn word(&self) -> Word {
+    /// By what a program tells refusals apart; part of the interface.
+    pub(super) fn code(&self) -> RefusalCode {
         match self {
-            Self::State(error) => error.word(),
-            Self::Closed(error) => error.word(),
-            Self::Place(_) | Self::NoForkHere(_) | Self::NoSessionHere(_) => Word::BadPlace,
-            Self::SessionLost => Word::SessionLost,
-            Self::SessionExpired => Word::SessionExpired,
-            Self::SessionsFull { .. } => Word::SessionsFull,
-            Self::Lease { .. } => Word::BadLease,
-            Self::View => Word::BadView,
-            Self::Root(_) => Word::RootMismatch,
-            Self::Unknown => Word::Unknown,
+            Self::State(error) => error.code(),
+            Self::Closed(error) => error.code(),
+            Self::Place(_) | Self::NoForkHere(_) | Self::NoSessionHere(_) => RefusalCode::BadPlace,
+            Self::SessionLost => RefusalCode::SessionLost,
+            Self::SessionExpired => RefusalCode::SessionExpired,
+            Self::SessionsFull { .. } => RefusalCode::SessionsFull,
+            Self::Lease { .. } => RefusalCode::BadLease,
+            Self::View => RefusalCode::BadView,
+            Self::Root(_) => RefusalCode::RootMismatch,
+            Self::Unknown => RefusalCode::Unknown,
         }
     }
 }
@@ -80,23 +80,23 @@ impl Error {
         }
     }
 
-    /// The word that stands for this error where only words travel.
-    pub fn word(&self) -> Word {
+    /// The code by which a client is told of this error.
+    pub fn code(&self) -> RefusalCode {
         match self {
-            Self::NoFork(_) => Word::NoFork,
-            Self::MainLine => Word::MainLine,
-            Self::TooManyForks { .. } => Word::TooManyForks,
-            Self::NoSnapshot => Word::NoSnapshot,
-            Self::Conflict { .. } => Word::Conflict,
-            Self::Key { .. } => Word::BadKey,
-            Self::NoState { .. } => Word::NoState,
-            Self::TooMuch { .. } => Word::TooMuch,
-            Self::NoRoom { .. } => Word::SessionsFull,
-            Self::Foreign { .. } => Word::Foreign,
-            Self::Root { .. } => Word::RootMismatch,
-            Self::Commit(CommitError::Failed(_)) => Word::Unknown,
-            Self::Commit(_) | Self::Crowded => Word::NotTaken,
-            Self::Read(_) | Self::Unreadable { .. } => Word::Unreadable,
+            Self::NoFork(_) => RefusalCode::NoFork,
+            Self::MainLine => RefusalCode::MainLine,
+            Self::TooManyForks { .. } => RefusalCode::TooManyForks,
+            Self::NoSnapshot => RefusalCode::NoSnapshot,
+            Self::Conflict { .. } => RefusalCode::Conflict,
+            Self::Key { .. } => RefusalCode::BadKey,
+            Self::NoState { .. } => RefusalCode::NoState,
+            Self::TooMuch { .. } => RefusalCode::TooMuch,
+            Self::NoRoom { .. } => RefusalCode::SessionsFull,
+            Self::Foreign { .. } => RefusalCode::Foreign,
+            Self::Root { .. } => RefusalCode::RootMismatch,
+            Self::Commit(CommitError::Failed(_)) => RefusalCode::Unknown,
+            Self::Commit(_) | Self::Crowded => RefusalCode::NotTaken,
+            Self::Read(_) | Self::Unreadable { .. } => RefusalCode::Unreadable,
         }
     }
 }

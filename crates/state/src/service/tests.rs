@@ -9,7 +9,7 @@ use crate::fork::{Fork, Moment};
 use crate::generated::client::StateClient;
 use crate::generated::types::*;
 use crate::map::Map;
-use crate::word::Word;
+use crate::refusal_code::RefusalCode;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
@@ -47,11 +47,11 @@ fn begin(core: &Arc<Core>, request: StateRequest<'_>, budget: Budget) -> Outcome
 }
 
 /// Sees a call to its end, here.
-fn end(core: &Arc<Core>, mut outcome: Outcome) -> Result<Answer, Word> {
+fn end(core: &Arc<Core>, mut outcome: Outcome) -> Result<Answer, RefusalCode> {
     loop {
         outcome = match outcome {
             Outcome::Done(_, answer) => return Ok(answer),
-            Outcome::Refused(refusal) => return Err(refusal.word()),
+            Outcome::Refused(refusal) => return Err(refusal.code()),
             Outcome::NoRequest(wrong) => panic!("{wrong}"),
             Outcome::Elsewhere { rest, .. } => rest(core, UNLIMITED),
             Outcome::Holding(rest) | Outcome::Apart(rest) | Outcome::Page(rest) | Outcome::InLine(rest) => {
@@ -131,7 +131,7 @@ fn calls_in_line_behind_a_close_find_nothing() {
     drop(held);
     end(core, first).unwrap();
     for outcome in behind {
-        assert_eq!(end(core, outcome).unwrap_err(), Word::SessionExpired);
+        assert_eq!(end(core, outcome).unwrap_err(), RefusalCode::SessionExpired);
     }
     let state = core.state().unwrap();
     assert_eq!(state.map(state.main(), crate::View::Pending).unwrap().len(), 0);
@@ -167,7 +167,7 @@ fn no_lease_ends_while_a_call_waits() {
     outlast();
     service.keep_house();
     assert_eq!(service.sessions(), 0);
-    assert_eq!(end(core, begin(core, commit(&session), BUSY)).unwrap_err(), Word::SessionExpired);
+    assert_eq!(end(core, begin(core, commit(&session), BUSY)).unwrap_err(), RefusalCode::SessionExpired);
 }
 
 #[test]
@@ -275,12 +275,12 @@ fn an_image_that_there_is_no_room_for_is_not_tried_at_every_round() {
     assert_eq!(service.image_news(), Some(ImageNews::Written));
 }
 
-/// The words of a refusal, as a caller hears them.
-fn words(core: &Arc<Core>, request: StateRequest<'_>) -> String {
+/// The reason of a refusal, as a caller hears it.
+fn reason(core: &Arc<Core>, request: StateRequest<'_>) -> String {
     let mut outcome = begin(core, request, BUSY);
     loop {
         outcome = match outcome {
-            Outcome::Refused(refusal) => return refusal.words(core.state.get().map(State::main)),
+            Outcome::Refused(refusal) => return refusal.reason(core.state.get().map(State::main)),
             Outcome::Done(..) | Outcome::NoRequest(_) => panic!("it was not refused"),
             Outcome::Elsewhere { rest, .. } => rest(core, UNLIMITED),
             Outcome::Holding(rest) | Outcome::Apart(rest) | Outcome::Page(rest) | Outcome::InLine(rest) => {
@@ -296,22 +296,22 @@ fn a_refusal_names_what_it_is_of_as_its_caller_did() {
     let service = served();
     let core = &service.core;
     for request in [snapshot("main"), close("main"), commit("7")] {
-        let words = words(core, request);
-        assert!(words.ends_with("names no session: give what Open answered"), "{words}");
+        let reason = reason(core, request);
+        assert!(reason.ends_with("names no session: give what Open answered"), "{reason}");
     }
     let history =
         |fork: &str| StateHistory { fork: fork.to_owned().into(), offset: 77, start: None, limit: None };
     assert!(
-        words(core, StateRequest::History(history("main"))).starts_with("main has no state at offset 77")
+        reason(core, StateRequest::History(history("main"))).starts_with("main has no state at offset 77")
     );
     let (one, _) = session(core, 60_000);
     end(core, begin(core, snapshot(&one), BUSY)).unwrap();
     end(core, begin(core, put(&one, "a"), BUSY)).unwrap();
     end(core, begin(core, put("main", "a"), BUSY)).unwrap();
-    assert!(words(core, commit(&one)).starts_with("main ends at offset "));
+    assert!(reason(core, commit(&one)).starts_with("main ends at offset "));
     let fork = core.state().unwrap().fork(core.state().unwrap().main(), 1).unwrap().0.to_string();
-    let words = words(core, StateRequest::History(history(&fork)));
-    assert!(words.starts_with(&format!("fork {fork} has no state")), "{words}");
+    let reason = reason(core, StateRequest::History(history(&fork)));
+    assert!(reason.starts_with(&format!("fork {fork} has no state")), "{reason}");
 }
 
 #[test]
@@ -393,7 +393,7 @@ fn pages_of_long_ago_are_taken_from_what_the_first_was() {
     core.page_cache.keep_recalled(fork, offset, crate::Map::default());
     state.drop_fork(fork, now()).unwrap();
     let history = StateHistory { fork: fork.to_string().into(), offset, start: None, limit: None };
-    assert_eq!(end(core, begin(core, StateRequest::History(history), BUSY)).unwrap_err(), Word::NoFork);
+    assert_eq!(end(core, begin(core, StateRequest::History(history), BUSY)).unwrap_err(), RefusalCode::NoFork);
 }
 
 fn diff(before: &str, now: &str, start: Option<&str>, view: Option<View>) -> StateRequest<'static> {
@@ -417,7 +417,7 @@ fn page_of(core: &Arc<Core>, outcome: Outcome) -> Pages {
     Ok((page.changes.iter().map(change).collect(), page.next.map(|next| next.into_owned())))
 }
 
-type Pages = Result<(Vec<(String, bool)>, Option<String>), Word>;
+type Pages = Result<(Vec<(String, bool)>, Option<String>), RefusalCode>;
 
 #[test]
 fn pages_of_what_differs_are_taken_from_what_one_was() {
@@ -463,7 +463,7 @@ fn a_session_is_compared_with_a_pending_fork() {
     assert_eq!(changes("main", &session, pending), Ok(vec![(b.clone(), true), (c.clone(), false)]));
     assert_eq!(changes(&session, "main", pending), Ok(vec![(b, false), (c, true)]));
     assert_eq!(changes(&session, &session, None), Ok(Vec::new()));
-    assert_eq!(changes(&session, &session, pending), Err(Word::BadView), "there is no fork to view");
+    assert_eq!(changes(&session, &session, pending), Err(RefusalCode::BadView), "there is no fork to view");
 }
 
 #[test]
@@ -509,7 +509,7 @@ fn a_fork_of_long_ago_is_made_before_a_later_drop_and_keeps_no_writer_waiting() 
     end(core, made).unwrap();
     end(core, dropped).unwrap();
     assert_eq!(state.forks().len(), 2);
-    assert_eq!(end(core, begin(core, put(&fork, "c"), BUSY)).unwrap_err(), Word::NoFork);
+    assert_eq!(end(core, begin(core, put(&fork, "c"), BUSY)).unwrap_err(), RefusalCode::NoFork);
 }
 
 /// As clients ask for it, with threads that go on with what waits.
@@ -589,7 +589,7 @@ fn a_batch_on_a_root_that_takes_long_to_reckon_keeps_nobody_else_waiting() {
         // What changed since is little.
         assert!(matches!(arrive(core, batch("b")), Outcome::Done(..)), "{place}");
         end(core, behind).unwrap();
-        assert_eq!(end(core, batch("b")).unwrap_err(), Word::RootMismatch);
+        assert_eq!(end(core, batch("b")).unwrap_err(), RefusalCode::RootMismatch);
     }
 }
 
@@ -868,6 +868,6 @@ fn what_is_refused_is_told_by_its_beginning() {
     let Outcome::Refused(refusal) = arrive(core, begin(core, StateRequest::Scan(scan), BUSY)) else {
         panic!("it names nothing");
     };
-    assert_eq!(refusal.word(), Word::BadPlace);
+    assert_eq!(refusal.code(), RefusalCode::BadPlace);
     assert!(refusal.to_string().len() < 1_000, "{} bytes", refusal.to_string().len());
 }

@@ -11,7 +11,7 @@ const OPEN = { fork: "string", leaseMs: "number", http: "object" }
 const REJOIN = { http: "object" }
 const SCAN = { start: "string", limit: "number" }
 
-// Words of refusals of which the same call may be made again (docs/state.md); of every other one it would go wrong again.
+// Refusal codes after which the same call may be made again (docs/state.md); after every other one it would fail again.
 const AGAIN = { TOO_MANY_FORKS: "safe", SESSIONS_FULL: "safe", NOT_TAKEN: "safe", UNKNOWN: "unknown" }
 
 /** The state did not do what it was asked: `code` says why. But for `UNKNOWN`, nothing was changed. */

@@ -8,7 +8,7 @@
         session.rollback()
 
 The same over a Unix socket, shared memory and JSON-RPC. A session is its token's: `rejoin` goes on with it over another
-connection. What the state refuses is a `StateRefused`, of a class of its own for each word that a session can hear.
+connection. What the state refuses is a `StateRefused`, with a class of its own for each refusal code that a session can receive.
 """
 
 import asyncio
@@ -51,124 +51,124 @@ _AGAIN: Final[dict[str, Retry]] = {
     "not_taken": "safe",
     "unknown": "unknown",
 }
-"""Words of refusals of which the same call may be made again (docs/state.md); of every other one it would go wrong again."""
+"""Refusal codes after which the same call may be made again (docs/state.md); after every other one it would fail again."""
 
 
 class StateRefused(Refused):
     """The state did not do what it was asked. But for `OutcomeUnknown`, nothing was changed."""
 
-    word: str = ""
-    """What its message begins with."""
+    refusal_code: str = ""
+    """The code that its message begins with, such as `no_fork`."""
 
     @property
     def retry(self) -> Retry:
         """Whether the same call may be made again."""
-        return _AGAIN.get(self.word, "never")
+        return _AGAIN.get(self.refusal_code, "never")
 
 
 class NoFork(StateRefused):
     """No such fork: dropped, or never made."""
 
-    word = "no_fork"
+    refusal_code = "no_fork"
 
 
 class BadPlace(StateRefused):
     """Neither a fork nor a session; or a session where a fork is asked for."""
 
-    word = "bad_place"
+    refusal_code = "bad_place"
 
 
 class BadKey(StateRefused):
     """A key that cannot be."""
 
-    word = "bad_key"
+    refusal_code = "bad_key"
 
 
 class BadLease(StateRefused):
     """A lease that cannot be."""
 
-    word = "bad_lease"
+    refusal_code = "bad_lease"
 
 
 class NoSnapshot(StateRefused):
     """There is nothing to roll back."""
 
-    word = "no_snapshot"
+    refusal_code = "no_snapshot"
 
 
 class Conflict(StateRefused):
     """Others committed to the fork since the snapshot: roll back, and do it again."""
 
-    word = "conflict"
+    refusal_code = "conflict"
 
 
 class SessionLost(StateRefused):
     """The server that gave the token has ended, and what was not committed is gone."""
 
-    word = "session_lost"
+    refusal_code = "session_lost"
 
 
 class SessionExpired(StateRefused):
     """The lease ended, or the session was closed; what was not committed is gone."""
 
-    word = "session_expired"
+    refusal_code = "session_expired"
 
 
 class SessionsFull(StateRefused):
     """As many sessions are open as may be, or they hold as much as they may."""
 
-    word = "sessions_full"
+    refusal_code = "sessions_full"
 
 
 class TooMuch(StateRefused):
     """More than a session may hold beside its snapshot."""
 
-    word = "too_much"
+    refusal_code = "too_much"
 
 
 class NotTaken(StateRefused):
     """The log does not take the commit."""
 
-    word = "not_taken"
+    refusal_code = "not_taken"
 
 
 class RootMismatch(StateRefused):
     """The image that the state would be rebuilt from is not what it was."""
 
-    word = "root_mismatch"
+    refusal_code = "root_mismatch"
 
 
 class Foreign(StateRefused):
     """A log of the state's names holds something else."""
 
-    word = "foreign"
+    refusal_code = "foreign"
 
 
 class Unreadable(StateRefused):
     """The log cannot be read."""
 
-    word = "unreadable"
+    refusal_code = "unreadable"
 
 
 class OutcomeUnknown(StateRefused):
     """The disk failed, and what became of the commit is not known."""
 
-    word = "unknown"
+    refusal_code = "unknown"
 
 
-_BY_WORD: Final = {row.word: row for row in StateRefused.__subclasses__()}
+_BY_REFUSAL_CODE: Final = {row.refusal_code: row for row in StateRefused.__subclasses__()}
 
 
 def _refused(message: str) -> StateRefused:
-    word = message.partition(": ")[0]
-    error = _BY_WORD.get(word, StateRefused)(message)
+    code = message.partition(": ")[0]
+    error = _BY_REFUSAL_CODE.get(code, StateRefused)(message)
     if type(error) is StateRefused:
-        error.word = word
+        error.refusal_code = code
     return error
 
 
 def _typed(error: Error) -> Error:
-    """A refusal by its word, and any other fault by its class, whichever way it came."""
+    """A refusal by its code, and any other fault by its class, whichever way it came."""
     if isinstance(error, Refused):
         return _refused(error.detail)
     if isinstance(error, rpc.RemoteError) and error.fault is not None:

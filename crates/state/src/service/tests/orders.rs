@@ -337,5 +337,5 @@ fn a_long_batch_that_is_none_is_no_request_and_gives_its_turn_back() {
     let Outcome::Refused(refusal) = core.begin(&many("nowhere", 50_000), BUSY).0 else {
         panic!("that is no place")
     };
-    assert_eq!(refusal.word(), Word::BadPlace);
+    assert_eq!(refusal.code(), RefusalCode::BadPlace);
 }

@@ -1,28 +1,28 @@
-//! The words that refusals begin with: part of the interface, the same in every language.
+//! Refusal codes: the codes that refusals begin with. Part of the interface, the same in every language.
 
 use std::fmt;
 
-macro_rules! words {
-    ($($(#[doc = $doc:literal])+ $name:ident = $word:literal,)+) => {
-        /// Why the state did not do what was asked. But for [`Word::Unknown`], nothing was changed.
+macro_rules! refusal_codes {
+    ($($(#[doc = $doc:literal])+ $name:ident = $text:literal,)+) => {
+        /// Why the state did not do what was asked. But for [`RefusalCode::Unknown`], nothing was changed.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        pub enum Word {
+        pub enum RefusalCode {
             $($(#[doc = $doc])+ $name,)+
         }
 
-        impl Word {
+        impl RefusalCode {
             /// All of them.
             pub const ALL: &'static [Self] = &[$(Self::$name,)+];
 
             /// As it is written.
             pub const fn text(self) -> &'static str {
-                match self { $(Self::$name => $word,)+ }
+                match self { $(Self::$name => $text,)+ }
             }
         }
     };
 }
 
-words! {
+refusal_codes! {
     /// No such fork: dropped, or never made.
     NoFork = "no_fork",
     /// The main line cannot be dropped.
@@ -63,15 +63,15 @@ words! {
     Unreadable = "unreadable",
 }
 
-impl Word {
-    /// The word that the words of a refusal begin with.
-    pub fn of(refusal: &str) -> Option<Self> {
-        let (word, _) = refusal.split_once(": ")?;
-        Self::ALL.iter().copied().find(|known| known.text() == word)
+impl RefusalCode {
+    /// The code that the message of a refusal begins with.
+    pub fn of(message: &str) -> Option<Self> {
+        let (code, _) = message.split_once(": ")?;
+        Self::ALL.iter().copied().find(|known| known.text() == code)
     }
 }
 
-impl fmt::Display for Word {
+impl fmt::Display for RefusalCode {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(self.text())
     }
@@ -82,19 +82,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_refusal_begins_with_its_word() {
-        for word in Word::ALL {
-            assert_eq!(Word::of(&format!("{word}: and why")), Some(*word));
+    fn a_refusal_begins_with_its_code() {
+        for code in RefusalCode::ALL {
+            assert_eq!(RefusalCode::of(&format!("{code}: and why")), Some(*code));
         }
-        assert_eq!(Word::of("because: of that"), None);
-        assert_eq!(Word::of("conflict"), None);
+        assert_eq!(RefusalCode::of("because: of that"), None);
+        assert_eq!(RefusalCode::of("conflict"), None);
     }
 
     #[test]
-    fn every_word_stands_in_the_documents() {
+    fn every_code_stands_in_the_documents() {
         let page = include_str!("../../../docs/state.md");
-        for word in Word::ALL {
-            assert!(page.contains(&format!("| `{word}` |")), "{word}");
+        for code in RefusalCode::ALL {
+            assert!(page.contains(&format!("| `{code}` |")), "{code}");
         }
     }
 }
