@@ -166,8 +166,8 @@ fn batch(place: &str, client: u64, number: u64) -> StateBatch<'_> {
 /// Holds every fork to what is known, brings what is known up to what is there, and makes a fork more.
 fn check(directory: &Path, counts: &mut Counts) -> Result<Vec<String>, Failure> {
     let mut connection = connect(&directory.join("state.sock"))?;
-    let list = connection.forks(&StateForks {})?;
-    let mut forks: Vec<String> = list.forks.iter().map(|line| line.fork.to_string()).collect();
+    let list = connection.forks(&StateForks { start: None, limit: None })?;
+    let mut forks: Vec<String> = list.forks.iter().map(|info| info.fork.to_string()).collect();
     for fork in &forks {
         check_fork(&mut connection, fork, counts)?;
     }

@@ -144,7 +144,7 @@ fn a_client_that_is_killed_leaves_nothing_behind_its_lease() {
     let descriptors = || std::fs::read_dir(format!("/proc/{}/fd", server.child.id())).unwrap().count();
     let forks = || {
         let mut state = StateClient::new(carrier(server.address(), &data, "rpc"));
-        state.forks(&StateForks {}).unwrap().forks.len()
+        state.forks(&StateForks { start: None, limit: None }).unwrap().forks.len()
     };
     let before = forks();
     for way in WAYS {

@@ -106,8 +106,8 @@ fn nobody_but_the_state_writes_its_streams_and_it_is_there_again() {
     let mut client = connect(&data, "state.sock");
     put(&mut client, "a", "1");
     let fork = client.fork(&StateFork { parent: "main".into(), offset: None }).unwrap().fork.into_owned();
-    let forks = client.forks(&StateForks {}).unwrap();
-    let stream = forks.forks.iter().find(|line| line.fork == fork).unwrap().stream.to_string();
+    let forks = client.forks(&StateForks { start: None, limit: None }).unwrap();
+    let stream = forks.forks.iter().find(|info| info.fork == fork).unwrap().stream.to_string();
     for name in ["state/main", &stream] {
         for verb in [&["append", name, "{}"][..], &["rm", name], &["create", name]] {
             let (code, words) = fails(&url, verb);

@@ -44,6 +44,7 @@ mod digest;
 mod durable;
 mod error;
 mod fork;
+mod fork_info;
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub mod fuzzing;
@@ -71,6 +72,7 @@ pub use digest::{Digest, Root};
 pub use durable::DurabilityListener;
 pub use error::Error;
 pub use fork::View;
+pub use fork_info::ForkInfo;
 pub use generated::types::SCHEMA_HASH;
 pub use log_observer::LogObserver;
 pub use map::{Key, Map, Value};
@@ -78,7 +80,7 @@ pub use read_view::ReadView;
 pub use refusal_code::RefusalCode;
 pub use service::{ERROR_TAG, ImageNews, Service, ServiceOptions};
 pub use session::{SESSION_BYTES_MAX, Session};
-pub use state::{ForkId, History, KEY_BYTES_MAX, Line, Options, State};
+pub use state::{ForkId, History, KEY_BYTES_MAX, Options, State};
 
 #[cfg(test)]
 mod crash_tests;

@@ -126,19 +126,6 @@ pub(crate) struct Shared {
     pub(crate) background_drop: BackgroundDrop,
 }
 
-/// A fork as it stands in a list.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Line {
-    /// The fork.
-    pub fork: ForkId,
-    /// The name of its log.
-    pub log: String,
-    /// Where what is committed ends.
-    pub offset: Offset,
-    /// Keys that hold something.
-    pub keys: usize,
-}
-
 impl State {
     /// Opens the state of that name: what its logs come to. The first time it is empty.
     ///
@@ -212,24 +199,15 @@ impl State {
         self.shared.main
     }
 
-    /// Every fork, the main line included, those that are on their way, and not those that were dropped.
+    /// Every fork that can be read, the main line included, those that are on their way, and not those that
+    /// were dropped. [`State::fork_infos`] says more of each, and names those that cannot be read.
     pub fn forks(&self) -> Vec<ForkId> {
         self.all().values().filter(|fork| !fork.is_dropped()).map(|fork| fork.log.id()).collect()
     }
 
-    /// How many forks there are.
+    /// How many forks there are, those included that cannot be read.
     pub(crate) fn count(&self) -> usize {
-        self.shared.forks.read().len()
-    }
-
-    /// Every fork whose creation is durable and whose drop is not, and what is known of it without looking.
-    pub fn lines(&self) -> Vec<Line> {
-        let line = |fork: &Arc<Fork>| {
-            let Moment { map, offset } = fork.moment(View::Committed).ok()?;
-            let log = String::from_utf8_lossy(fork.log.name()).into_owned();
-            Some(Line { fork: fork.log.id(), log, offset, keys: map.len() })
-        };
-        self.all().values().filter_map(line).collect()
+        self.shared.forks.read().len() + self.shared.unreadable.read().len()
     }
 
     /// A fork's state as it is now, which stays as it is while the view is held. Complexity: constant.

@@ -432,7 +432,7 @@ fn a_look_at_all_forks_keeps_nobody_from_making_one() {
         |state| _ = state.is_due(),
         |state| _ = state.maintain(1),
         |state| _ = state.forks(),
-        |state| _ = state.lines(),
+        |state| _ = state.fork_infos(0, usize::MAX),
     ];
     for look in looks {
         let still = state.find(other).unwrap();
@@ -1043,7 +1043,7 @@ fn a_dropped_fork_takes_its_images_with_it_and_leaves_those_of_others() {
     let (fork, _) = state.fork(main, 4).unwrap();
     state.write(fork, &put("b", "2"), 4).unwrap();
     state.checkpoint(fork, 4).unwrap();
-    let name = state.lines().last().unwrap().log.clone();
+    let name = state.fork_infos(fork, 1)[0].log.clone();
     drop(state);
     let log = store.find(name.as_bytes()).unwrap();
     store.delete(&log, log.staged().unwrap().version, 5, None).unwrap();
@@ -1250,12 +1250,12 @@ fn nothing_is_seen_committed_before_it_is_durable() {
     assert!(matches!(state.at(main, second.next + 1), Err(Error::NoState { .. })));
     assert!(matches!(state.get(fork, View::Committed, "a"), Err(Error::NoFork(of)) if of == fork));
     assert_eq!(state.get(fork, View::Pending, "a").unwrap().as_deref(), Some(&b"2"[..]));
-    assert_eq!(state.lines().len(), 1);
+    assert_eq!(state.fork_infos(0, 10).len(), 1);
     store.flush().unwrap();
     assert_eq!(state.is_durable(second.ticket), Ok(true));
     assert_eq!(state.get(fork, View::Committed, "a").unwrap().as_deref(), Some(&b"2"[..]));
     assert_eq!(state.at(main, second.next).unwrap().1, 0);
-    assert_eq!(state.lines().len(), 2);
+    assert_eq!(state.fork_infos(0, 10).len(), 2);
 }
 
 /// As a commit is: nobody hears that a fork is gone which is there again after a crash.
@@ -1280,7 +1280,7 @@ fn a_fork_is_seen_as_committed_until_its_drop_is_durable() {
     };
     let receipt = state.drop_fork(fork, 2).unwrap();
     assert!(!state.is_durable(receipt.ticket).unwrap());
-    assert_eq!((seen(&state), state.lines().len()), (Some(b"1".to_vec()), 2));
+    assert_eq!((seen(&state), state.fork_infos(0, 10).len()), (Some(b"1".to_vec()), 2));
     // A drop that is not durable yet shows in what concerns the pending view.
     assert_eq!(state.forks(), [main]);
     let end = state.offset(fork, View::Committed).unwrap();
@@ -1300,7 +1300,7 @@ fn a_fork_is_seen_as_committed_until_its_drop_is_durable() {
     let crashed = disk.crash();
     store.flush().unwrap();
     assert!(state.is_durable(receipt.ticket).unwrap());
-    assert_eq!((seen(&state), state.lines().len(), state.count()), (None, 1, 1));
+    assert_eq!((seen(&state), state.fork_infos(0, 10).len(), state.count()), (None, 1, 1));
     assert!(matches!(state.get(fork, View::Pending, "a"), Err(Error::NoFork(_))));
     let (_store, state) = open(&crashed);
     assert_eq!(seen(&state), Some(b"1".to_vec()), "what was seen then is so after the crash");

@@ -118,7 +118,18 @@ fn a_fork_that_cannot_be_read_keeps_nobody_from_the_others_and_can_be_dropped() 
         matches!(refused, Error::Unreadable { .. }) && refused.to_string().contains("dropped"),
         "{refused}"
     );
+    // Whoever lists the forks finds it among them, in its place.
+    let listed = |from, limit| -> Vec<(u64, bool)> {
+        let infos = state.fork_infos(from, limit).into_iter();
+        infos.map(|info| (info.fork, info.unreadable.is_some())).collect()
+    };
+    assert_eq!(listed(0, 10), [(main, false), (fork, true), (other, false)]);
+    assert_eq!((listed(0, 2), listed(other, 1)), (vec![(main, false), (fork, true)], vec![(other, false)]));
+    let info = state.fork_infos(fork, 1).remove(0);
+    assert!(info.log.starts_with("s/forks/") && info.offset > 0 && info.keys == 0, "{info:?}");
+    assert!(refused.to_string().contains(&info.unreadable.unwrap()), "{refused}");
     state.drop_fork(fork, 6).unwrap();
+    assert_eq!(listed(0, 10), [(main, false), (other, false)]);
     assert!(matches!(state.get(fork, View::Committed, "a"), Err(Error::NoFork(_))));
     drop(state);
     let state = State::open(&store, "s", Options::default()).unwrap();

@@ -80,7 +80,7 @@ impl World {
     /// The log of a fork that is there.
     fn log(&self, fork: &str) -> String {
         let id = self.id(fork);
-        self.state.lines().into_iter().find(|line| line.fork == id).unwrap().log
+        self.state.fork_infos(id, 1).into_iter().find(|info| info.fork == id).unwrap().log
     }
 
     /// Notes that a fork was made, whose parent nobody drops meanwhile.

@@ -75,7 +75,7 @@ fn keys_hold_what_was_put_and_forks_go_their_own_way() {
         let count =
             StateCount { place: "main".into(), start: Some("b".into()), until: Some("c".into()), view: None };
         assert_eq!(client.count(&count).unwrap().count, 1);
-        let forks = client.forks(&StateForks {}).unwrap();
+        let forks = client.forks(&StateForks { start: None, limit: None }).unwrap();
         assert_eq!(forks.forks.len(), 2);
         assert_eq!((&*forks.forks[0].fork, &*forks.forks[0].stream), ("main", "state/main"));
         client.drop(&StateDrop { fork: (&*fork).into() }).unwrap();

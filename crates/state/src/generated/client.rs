@@ -146,13 +146,13 @@ impl<C: Call> StateClient<C> {
         answer::<commands::Drop, _>(self.call.receive().map_err(CallError::Transport)?)
     }
 
-    /// Every fork.
+    /// Forks in the order in which they were made, "main" first.
     ///
     /// # Errors
     /// The transport failed, the server refused, or it answered nonsense.
     pub fn forks(
         &mut self,
-        request: &StateForks,
+        request: &StateForks<'_>,
     ) -> Result<StateForksResponse<'_>, CallError<C::Error>> {
         self.frame.clear();
         request_frame(request, &mut self.frame);
@@ -413,13 +413,13 @@ impl<C: AsyncCall> StateAsyncClient<C> {
         answer::<commands::Drop, _>(&frame)
     }
 
-    /// Every fork.
+    /// Forks in the order in which they were made, "main" first.
     ///
     /// # Errors
     /// The transport failed, the server refused, or it answered nonsense.
     pub async fn forks(
         &self,
-        request: &StateForks,
+        request: &StateForks<'_>,
     ) -> Result<StateForksResponse<'static>, CallError<C::Error>> {
         let mut frame = Vec::new();
         request_frame(request, &mut frame);

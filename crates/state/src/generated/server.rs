@@ -37,8 +37,8 @@ pub trait StateHandler {
     /// Drops a fork. What it shares with others stays theirs.
     fn drop(&self, request: StateDrop<'_>, responder: Responder<commands::Drop>);
 
-    /// Every fork.
-    fn forks(&self, request: StateForks, responder: Responder<commands::Forks>);
+    /// Forks in the order in which they were made, "main" first.
+    fn forks(&self, request: StateForks<'_>, responder: Responder<commands::Forks>);
 
     /// What makes the one state of the other, in the order of the keys.
     fn diff(&self, request: StateDiff<'_>, responder: Responder<commands::Diff>);

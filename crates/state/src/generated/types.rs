@@ -17,8 +17,8 @@ use thalweg_wire::service::{self, Access, Fork};
 
 /// SHA-256 of the schema; both ends compare it when they connect.
 pub const SCHEMA_HASH: [u8; 32] = [
-    0x5d, 0x23, 0xe6, 0x53, 0x05, 0x5c, 0xee, 0x7e, 0xa4, 0x55, 0xc7, 0x1e, 0x29, 0xd0, 0xbc, 0x2e,
-    0x0a, 0x38, 0xad, 0xef, 0x73, 0x52, 0xe3, 0xda, 0xec, 0xb1, 0x8c, 0xf8, 0x1e, 0xc4, 0xb5, 0x56,
+    0x48, 0x84, 0x53, 0x16, 0x53, 0x2b, 0x93, 0x55, 0xcc, 0xff, 0xb7, 0x25, 0x0d, 0xeb, 0xb4, 0x4e,
+    0xa7, 0x84, 0xb1, 0x56, 0x3a, 0xc4, 0x94, 0x4c, 0x72, 0x1e, 0x89, 0x72, 0x37, 0x13, 0xd0, 0x01,
 ];
 
 /// Which of a fork's states is read: "committed", what is durable; "pending", what was written before this was asked,
@@ -138,32 +138,35 @@ impl<'a> Fields<'a> for Change<'a> {
     }
 }
 
-/// `Line`.
+/// A fork in a list.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Line<'a> {
+pub struct ForkInfo<'a> {
     /// `fork`.
     pub fork: Cow<'a, str>,
     /// The stream of its changes, at /v1/stream/.
     pub stream: Cow<'a, str>,
     /// Where it ends.
     pub offset: u64,
-    /// `keys`.
+    /// How many keys hold something.
     pub keys: u64,
+    /// Why it cannot be read, if it cannot: then it shows no keys, and can only be dropped.
+    pub unreadable: Option<Cow<'a, str>>,
 }
-impl Line<'_> {
+impl ForkInfo<'_> {
     /// The same, without borrowing from a frame.
-    pub fn into_owned(self) -> Line<'static> {
-        Line {
+    pub fn into_owned(self) -> ForkInfo<'static> {
+        ForkInfo {
             fork: Cow::Owned(self.fork.into_owned()),
             stream: Cow::Owned(self.stream.into_owned()),
             offset: self.offset,
             keys: self.keys,
+            unreadable: self.unreadable.map(|v| Cow::Owned(v.into_owned())),
         }
     }
 }
-impl<'a> Fields<'a> for Line<'a> {
+impl<'a> Fields<'a> for ForkInfo<'a> {
     fn write(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(b"\x84\xa4fork");
+        out.extend_from_slice(b"\x85\xa4fork");
         write::string(out, &self.fork);
         out.extend_from_slice(b"\xa6stream");
         write::string(out, &self.stream);
@@ -171,6 +174,8 @@ impl<'a> Fields<'a> for Line<'a> {
         write::u64(out, &self.offset);
         out.extend_from_slice(b"\xa4keys");
         write::u64(out, &self.keys);
+        out.extend_from_slice(b"\xaaunreadable");
+        write::optional(out, &self.unreadable, write::string);
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
@@ -178,20 +183,25 @@ impl<'a> Fields<'a> for Line<'a> {
         let mut stream = None;
         let mut offset = None;
         let mut keys = None;
-        for _ in 0..reader.fields("Line")? {
+        let mut unreadable = None;
+        for _ in 0..reader.fields("ForkInfo")? {
             match reader.key()? {
-                b"fork" => reader.field(&mut fork, "Line.fork", Reader::string)?,
-                b"stream" => reader.field(&mut stream, "Line.stream", Reader::string)?,
-                b"offset" => reader.field(&mut offset, "Line.offset", Reader::u64)?,
-                b"keys" => reader.field(&mut keys, "Line.keys", Reader::u64)?,
-                _ => return Err(reader.refuse(Wrong::UnknownField, "Line")),
+                b"fork" => reader.field(&mut fork, "ForkInfo.fork", Reader::string)?,
+                b"stream" => reader.field(&mut stream, "ForkInfo.stream", Reader::string)?,
+                b"offset" => reader.field(&mut offset, "ForkInfo.offset", Reader::u64)?,
+                b"keys" => reader.field(&mut keys, "ForkInfo.keys", Reader::u64)?,
+                b"unreadable" => reader.field(&mut unreadable, "ForkInfo.unreadable", |r| {
+                    r.optional(Reader::string)
+                })?,
+                _ => return Err(reader.refuse(Wrong::UnknownField, "ForkInfo")),
             }
         }
         Ok(Self {
-            fork: reader.required(fork, "Line.fork")?,
-            stream: reader.required(stream, "Line.stream")?,
-            offset: reader.required(offset, "Line.offset")?,
-            keys: reader.required(keys, "Line.keys")?,
+            fork: reader.required(fork, "ForkInfo.fork")?,
+            stream: reader.required(stream, "ForkInfo.stream")?,
+            offset: reader.required(offset, "ForkInfo.offset")?,
+            keys: reader.required(keys, "ForkInfo.keys")?,
+            unreadable: unreadable.flatten(),
         })
     }
 }
@@ -988,18 +998,50 @@ impl<'a> Message<'a> for StateDropResponse {
 
 /// `StateForks`.
 #[derive(Clone, Debug, PartialEq)]
-pub struct StateForks {}
-impl<'a> Fields<'a> for StateForks {
+pub struct StateForks<'a> {
+    /// The first fork, or the next one if it was dropped; "main" unless it is given.
+    pub start: Option<Cow<'a, str>>,
+    /// At most 10,000; 1,000 unless it is given.
+    pub limit: Option<u32>,
+}
+impl StateForks<'_> {
+    /// The same, without borrowing from a frame.
+    pub fn into_owned(self) -> StateForks<'static> {
+        StateForks {
+            start: self.start.map(|v| Cow::Owned(v.into_owned())),
+            limit: self.limit,
+        }
+    }
+}
+impl<'a> Fields<'a> for StateForks<'a> {
     fn write(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(b"\x80");
+        out.extend_from_slice(b"\x82\xa5start");
+        write::optional(out, &self.start, write::string);
+        out.extend_from_slice(b"\xa5limit");
+        write::optional(out, &self.limit, write::u32);
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
-        reader.no_fields("StateForks")?;
-        Ok(Self {})
+        let mut start = None;
+        let mut limit = None;
+        for _ in 0..reader.fields("StateForks")? {
+            match reader.key()? {
+                b"start" => reader.field(&mut start, "StateForks.start", |r| {
+                    r.optional(Reader::string)
+                })?,
+                b"limit" => {
+                    reader.field(&mut limit, "StateForks.limit", |r| r.optional(Reader::u32))?
+                }
+                _ => return Err(reader.refuse(Wrong::UnknownField, "StateForks")),
+            }
+        }
+        Ok(Self {
+            start: start.flatten(),
+            limit: limit.flatten(),
+        })
     }
 }
-impl<'a> Message<'a> for StateForks {
+impl<'a> Message<'a> for StateForks<'a> {
     const TAG: &'static str = "StateForks";
 }
 
@@ -1007,34 +1049,44 @@ impl<'a> Message<'a> for StateForks {
 #[derive(Clone, Debug, PartialEq)]
 pub struct StateForksResponse<'a> {
     /// `forks`.
-    pub forks: Vec<Line<'a>>,
+    pub forks: Vec<ForkInfo<'a>>,
+    /// Where to go on, if there is more.
+    pub next: Option<Cow<'a, str>>,
 }
 impl StateForksResponse<'_> {
     /// The same, without borrowing from a frame.
     pub fn into_owned(self) -> StateForksResponse<'static> {
         StateForksResponse {
             forks: self.forks.into_iter().map(|v| v.into_owned()).collect(),
+            next: self.next.map(|v| Cow::Owned(v.into_owned())),
         }
     }
 }
 impl<'a> Fields<'a> for StateForksResponse<'a> {
     fn write(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(b"\x81\xa5forks");
+        out.extend_from_slice(b"\x82\xa5forks");
         write::list(out, &self.forks, |out, value| value.write(out));
+        out.extend_from_slice(b"\xa4next");
+        write::optional(out, &self.next, write::string);
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
         let mut forks = None;
+        let mut next = None;
         for _ in 0..reader.fields("StateForksResponse")? {
             match reader.key()? {
                 b"forks" => reader.field(&mut forks, "StateForksResponse.forks", |r| {
-                    r.list(29, Line::read)
+                    r.list(29, ForkInfo::read)
+                })?,
+                b"next" => reader.field(&mut next, "StateForksResponse.next", |r| {
+                    r.optional(Reader::string)
                 })?,
                 _ => return Err(reader.refuse(Wrong::UnknownField, "StateForksResponse")),
             }
         }
         Ok(Self {
             forks: reader.required(forks, "StateForksResponse.forks")?,
+            next: next.flatten(),
         })
     }
 }
@@ -1777,7 +1829,7 @@ pub enum StateRequest<'a> {
     /// `StateDrop`
     Drop(StateDrop<'a>),
     /// `StateForks`
-    Forks(StateForks),
+    Forks(StateForks<'a>),
     /// `StateDiff`
     Diff(StateDiff<'a>),
     /// `StateHistory`
@@ -1864,7 +1916,7 @@ impl StateRequest<'_> {
             Self::Root(message) => StateRequest::Root(message.into_owned()),
             Self::Fork(message) => StateRequest::Fork(message.into_owned()),
             Self::Drop(message) => StateRequest::Drop(message.into_owned()),
-            Self::Forks(message) => StateRequest::Forks(message),
+            Self::Forks(message) => StateRequest::Forks(message.into_owned()),
             Self::Diff(message) => StateRequest::Diff(message.into_owned()),
             Self::History(message) => StateRequest::History(message.into_owned()),
             Self::Open(message) => StateRequest::Open(message.into_owned()),
@@ -2169,11 +2221,11 @@ pub mod commands {
         const ERROR: &'static str = "StateErrorResponse";
     }
 
-    /// Every fork.
+    /// Forks in the order in which they were made, "main" first.
     #[derive(Clone, Copy, Debug)]
     pub enum Forks {}
     impl super::service::Command for Forks {
-        type Request<'a> = super::StateForks;
+        type Request<'a> = super::StateForks<'a>;
         type Response<'a> = super::StateForksResponse<'a>;
         const ERROR: &'static str = "StateErrorResponse";
     }

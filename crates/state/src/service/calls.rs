@@ -11,6 +11,9 @@ use crate::state::ForkId;
 use std::sync::Arc;
 use thalweg_wire::excerpt::excerpt;
 
+/// How callers name the main line.
+pub(super) const MAIN: &str = "main";
+
 /// What a call is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
@@ -24,7 +27,7 @@ impl Core {
         if let Some(token) = Token::parse(text) {
             return Ok(Place::Session(token));
         }
-        if text == "main" {
+        if text == MAIN {
             return Ok(Place::Fork(self.open()?.main()));
         }
         let number = text.bytes().next().filter(u8::is_ascii_digit).and_then(|_| text.parse().ok());
@@ -37,6 +40,12 @@ impl Core {
             Place::Fork(fork) => Ok(fork),
             Place::Session(_) => Err(Refusal::NoForkHere(excerpt(text).to_owned())),
         }
+    }
+
+    /// How callers name a fork.
+    pub(super) fn fork_name(&self, fork: ForkId) -> String {
+        let is_main = self.state.get().is_some_and(|state| state.main() == fork);
+        if is_main { MAIN.to_owned() } else { fork.to_string() }
     }
 
     /// The session that a text names.
@@ -78,7 +87,7 @@ impl Core {
             }
             StateRequest::Fork(fork) => self.branch(&fork),
             StateRequest::Drop(drop) => self.drop_fork(&drop),
-            StateRequest::Forks(_) => self.forks(budget),
+            StateRequest::Forks(forks) => self.forks(&forks, budget),
             StateRequest::Open(open) => self.open_session(&open),
             StateRequest::Rejoin(rejoin) => self.in_session(&rejoin.session, Self::rejoin),
             StateRequest::Snapshot(snapshot) => self.in_session_and_fork(&snapshot.session, Self::snapshot),

@@ -4,8 +4,11 @@ use super::Core;
 use super::answer::Answer;
 use super::order::{Budget, Key, Outcome};
 use super::refusal::Refusal;
+use super::page::{limit, paged};
+use crate::fork_info::ForkInfo;
 use crate::generated::types::{
-    Line, StateDrop, StateDropResponse, StateFork, StateForkResponse, StateForksResponse,
+    ForkInfo as ListedFork, StateDrop, StateDropResponse, StateFork, StateForkResponse, StateForks,
+    StateForksResponse,
 };
 use crate::state::ForkId;
 use std::sync::Arc;
@@ -13,7 +16,7 @@ use thalweg_log::{Receipt, now};
 use thalweg_service::Access;
 
 /// The cost of a fork in a list, in keys that are only scanned past.
-const LINE_COST: usize = 32;
+const FORK_COST: usize = 32;
 
 impl Core {
     pub(super) fn branch(self: &Arc<Self>, fork: &StateFork<'_>) -> Result<Outcome, Refusal> {
@@ -55,23 +58,30 @@ impl Core {
         }))
     }
 
-    pub(super) fn forks(&self, budget: Budget) -> Result<Outcome, Refusal> {
-        let count = self.open()?.count();
-        if count.saturating_mul(LINE_COST) <= budget {
-            return Ok(Outcome::done(self.lines()?));
+    pub(super) fn forks(&self, asked: &StateForks<'_>, budget: Budget) -> Result<Outcome, Refusal> {
+        let from = asked.start.as_deref().map_or(Ok(0), |start| self.fork(start))?;
+        let limit = limit(asked.limit);
+        let cost = limit.min(self.open()?.count()).saturating_mul(FORK_COST);
+        if cost <= budget {
+            return Ok(Outcome::done(self.fork_page(from, limit)?));
         }
-        Ok(Outcome::elsewhere(|core| core.lines().map(Outcome::done).into()))
+        Ok(Outcome::elsewhere_within(cost, move |core, _| {
+            core.fork_page(from, limit).map(Outcome::done).into()
+        }))
     }
 
-    fn lines(&self) -> Result<Answer, Refusal> {
-        let state = self.open()?;
-        let lines = state.lines();
-        let line = |line: &crate::state::Line| Line {
-            fork: if line.fork == state.main() { "main".into() } else { line.fork.to_string().into() },
-            stream: line.log.clone().into(),
-            offset: line.offset,
-            keys: line.keys as u64,
+    fn fork_page(&self, from: ForkId, limit: usize) -> Result<Answer, Refusal> {
+        let infos = self.open()?.fork_infos(from, limit + 1);
+        let bytes_of = |info: &ForkInfo| info.log.len() + info.unreadable.as_ref().map_or(0, String::len);
+        let (forks, next) = paged(infos, limit, bytes_of);
+        let listed = |info: ForkInfo| ListedFork {
+            fork: self.fork_name(info.fork).into(),
+            stream: info.log.into(),
+            offset: info.offset,
+            keys: info.keys as u64,
+            unreadable: info.unreadable.map(Into::into),
         };
-        Ok(Answer::of(&StateForksResponse { forks: lines.iter().map(line).collect() }))
+        let next = next.map(|info| self.fork_name(info.fork).into());
+        Ok(Answer::of(&StateForksResponse { forks: forks.into_iter().map(listed).collect(), next }))
     }
 }

@@ -35,6 +35,7 @@ mod durability_queue;
 mod fork_calls;
 mod imaging;
 mod order;
+mod page;
 mod page_cache;
 mod pending_call;
 mod queue;

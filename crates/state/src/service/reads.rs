@@ -6,6 +6,7 @@ use super::Core;
 use super::answer::Answer;
 use super::calls::Place;
 use super::order::{Budget, ENDLESS, Key, LONG, NO_ROOM, Outcome, Places};
+use super::page::{limit, paged};
 use super::refusal::Refusal;
 use super::session_calls::both;
 use super::sessions::{LiveSession, Token};
@@ -22,12 +23,6 @@ use std::sync::Arc;
 use thalweg_log::{Offset, Position};
 use thalweg_service::Access;
 
-/// Entries of one answer: by default, and at most.
-const LIMIT: u32 = 1_000;
-const LIMIT_MAX: u32 = 10_000;
-/// Bytes of keys and values in one answer at most, unless the first entry alone has more: that one is always
-/// given.
-const ANSWER_BYTES: usize = 1 << 20;
 /// The cost of an entry in an answer, in keys that are only scanned past.
 const ENTRY_COST: usize = 8;
 
@@ -227,9 +222,10 @@ impl Core {
     fn differences(&self, before: &PlaceView, now: &PlaceView, start: Option<&str>, limit: usize) -> Answer {
         let window = self.page_cache.compare(before, now, start, limit);
         let (changes, next) = paged(window.scan(from(start)), limit, |(key, value)| {
-            (key, value.map_or(0, |value| value.len()))
+            key.len() + value.map_or(0, |value| value.len())
         });
-        let (changes, next) = (changes.into_iter().map(change).collect(), next.or(window.next()).cloned());
+        let next = next.map(|(key, _)| key).or(window.next()).cloned();
+        let changes = changes.into_iter().map(change).collect();
         let next_key = next.as_deref().map(Into::into);
         let answer = Answer::of(&StateDiffResponse { changes, next: next_key });
         if start.is_some() && next.is_some() {
@@ -249,11 +245,6 @@ fn is_pending(view: Option<RequestedView>) -> bool {
     view == Some(RequestedView::Pending)
 }
 
-fn limit(wanted: Option<u32>) -> usize {
-    // One at least, or a client that goes on at `next` would never come to an end.
-    wanted.unwrap_or(LIMIT).clamp(1, LIMIT_MAX) as usize
-}
-
 fn from(start: Option<&str>) -> Bound<&str> {
     start.map_or(Bound::Unbounded, Bound::Included)
 }
@@ -264,28 +255,9 @@ fn change<'s>((key, value): (&'s Name, Option<&'s Value>)) -> Change<'s> {
 
 /// The entries that fit into one answer.
 fn page<'s>(entries: impl Iterator<Item = (&'s Name, &'s Value)>, limit: usize, history: bool) -> Answer {
-    let (entries, next) = paged(entries, limit, |(key, value)| (key, value.len()));
+    let (entries, next) = paged(entries, limit, |(key, value)| key.len() + value.len());
     let entries = entries.into_iter().map(|(key, value)| (key.clone(), value.clone())).collect();
-    Answer::Entries { history, entries, next: next.cloned() }
-}
-
-/// The first of these that fit into one answer, and the key at which to go on. `size` returns the key of each
-/// and the bytes of its value.
-fn paged<'s, T: Copy>(
-    items: impl Iterator<Item = T>,
-    limit: usize,
-    size: impl Fn(T) -> (&'s Name, usize),
-) -> (Vec<T>, Option<&'s Name>) {
-    let (mut taken, mut bytes) = (Vec::new(), 0);
-    for item in items {
-        let (key, length) = size(item);
-        bytes += key.len() + length;
-        if !taken.is_empty() && (taken.len() >= limit || bytes > ANSWER_BYTES) {
-            return (taken, Some(key));
-        }
-        taken.push(item);
-    }
-    (taken, None)
+    Answer::Entries { history, entries, next: next.map(|(key, _)| key.clone()) }
 }
 
 /// A count that is under way.

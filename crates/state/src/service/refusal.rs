@@ -1,5 +1,6 @@
 //! Why the service refuses a call, and the code that each refusal begins with.
 
+use super::calls::MAIN;
 use crate::error::Error;
 use crate::state::ForkId;
 use crate::refusal_code::RefusalCode;
@@ -44,7 +45,7 @@ impl Refusal {
         let reason = self.to_string();
         match (self, main) {
             (Self::State(error), Some(main)) if error.is_about(main) => {
-                reason.replacen(&format!("fork {main}"), "main", 1)
+                reason.replacen(&format!("fork {main}"), MAIN, 1)
             }
             _ => reason,
         }

@@ -68,10 +68,8 @@ impl Core {
 
     pub(super) fn rejoin(self: &Arc<Self>, turn: SessionTurn) -> Outcome {
         let answer = |session: &Session| {
-            let fork = session.fork();
-            let is_main = self.state.get().is_some_and(|state| state.main() == fork);
             Answer::of(&StateRejoinResponse {
-                fork: if is_main { "main".into() } else { fork.to_string().into() },
+                fork: self.fork_name(session.fork()).into(),
                 pending: session.is_pending(),
                 lease_ms: u32::try_from(turn.live.lease().as_millis()).unwrap_or(u32::MAX),
             })

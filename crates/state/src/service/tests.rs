@@ -371,7 +371,8 @@ fn pages_of_long_ago_are_taken_from_what_the_first_was() {
         end(core, begin(core, put("main", key), BUSY)).unwrap();
     }
     let state = core.state().unwrap();
-    let (main, offset) = (state.main(), state.lines()[0].offset);
+    let main = state.main();
+    let offset = state.fork_infos(main, 1)[0].offset;
     let page = |start: Option<&str>| {
         let start = start.map(|start| start.to_owned().into());
         let history = StateHistory { fork: "main".into(), offset, start, limit: Some(1) };
@@ -848,15 +849,64 @@ fn what_is_left_of_a_call_is_done_though_its_job_came_while_it_was_helped() {
 fn a_long_list_of_forks_is_made_elsewhere() {
     let service = served();
     let core = &service.core;
-    let list = || begin(core, StateRequest::Forks(StateForks {}), BUSY);
-    assert!(matches!(list(), Outcome::Done(..)));
+    let list = |limit| begin(core, StateRequest::Forks(StateForks { start: None, limit }), BUSY);
+    assert!(matches!(list(None), Outcome::Done(..)));
     for _ in 0..BUSY {
         let fork = StateFork { parent: "main".into(), offset: None };
         end(core, begin(core, StateRequest::Fork(fork), BUSY)).unwrap();
     }
-    let outcome = list();
+    let outcome = list(None);
     assert!(matches!(outcome, Outcome::Elsewhere { .. }));
     assert!(matches!(end(core, outcome).unwrap(), Answer::Frame(_)));
+    assert!(matches!(list(Some(10)), Outcome::Done(..)), "a short page of it is not");
+}
+
+/// A page of the list of forks: their names, and where it goes on.
+fn fork_page(
+    core: &Arc<Core>,
+    start: Option<&str>,
+    limit: Option<u32>,
+) -> Result<(Vec<String>, Option<String>), RefusalCode> {
+    let start = start.map(|start| start.to_owned().into());
+    let answer = end(core, begin(core, StateRequest::Forks(StateForks { start, limit }), BUSY))?;
+    let Answer::Frame(frame) = answer else { panic!("{answer:?}") };
+    let StateResponse::ForksResponse(page) = StateResponse::decode(&frame).unwrap() else {
+        panic!("no page")
+    };
+    let names = page.forks.iter().map(|info| info.fork.to_string()).collect();
+    Ok((names, page.next.map(|next| next.into_owned())))
+}
+
+#[test]
+fn a_list_of_forks_comes_in_pages() {
+    let service = served();
+    let core = &service.core;
+    let state = core.state().unwrap();
+    let made: Vec<_> = (0..1_000).map(|_| state.fork(state.main(), now()).unwrap().0).collect();
+    let names: Vec<_> = made.iter().map(ToString::to_string).collect();
+    let (first, next) = fork_page(core, None, None).unwrap();
+    assert_eq!((first.len(), &*first[0], next.as_ref()), (1_000, "main", names.last()), "1,000 at most");
+    assert_eq!(fork_page(core, None, Some(10_000)).unwrap().0.len(), 1_001);
+    let (mut listed, mut start) = (Vec::new(), None);
+    loop {
+        let (page, next) = fork_page(core, start.as_deref(), Some(7)).unwrap();
+        assert!(page.len() == 7 || next.is_none());
+        listed.extend(page);
+        start = next;
+        if start.is_none() {
+            break;
+        }
+    }
+    assert!(listed.iter().eq(std::iter::once(&"main".to_owned()).chain(&names)));
+    // What was dropped meanwhile is passed over; a page has one fork at least.
+    state.drop_fork(made[2], now()).unwrap();
+    let page = fork_page(core, Some(&names[2]), Some(0)).unwrap();
+    assert_eq!(page, (vec![names[3].clone()], Some(names[4].clone())));
+    assert_eq!(fork_page(core, Some("1000000"), None).unwrap(), (Vec::new(), None));
+    let (session, _) = session(core, 30_000);
+    for start in [&*session, "first", ""] {
+        assert_eq!(fork_page(core, Some(start), None).unwrap_err(), RefusalCode::BadPlace, "{start}");
+    }
 }
 
 #[test]
