@@ -1,8 +1,10 @@
 //! A child process from its start until the thread that reaps children has taken it over.
 
 use std::process::Child;
+use thalweg_sys::fork;
 
-/// Kills and reaps its child when it is dropped, unless the child was handed over.
+/// Kills its child, and every process of the group that the child leads, when it is dropped, unless the child
+/// was handed over.
 pub(crate) struct ChildGuard(Option<Child>);
 
 impl ChildGuard {
@@ -23,9 +25,14 @@ impl ChildGuard {
 impl Drop for ChildGuard {
     fn drop(&mut self) {
         if let Some(mut started) = self.0.take() {
+            let leader = started.id();
             // Another supervisor of this process may have reaped it already.
-            let _ = started.kill();
+            let _ = fork::kill_group(leader);
             let _ = started.wait();
+            // The rest of the group is this process's to reap. One of it that may not be killed is waited for,
+            // so not here; if no thread starts, the rest stays unreaped until this process ends.
+            let rest = move || fork::await_group(leader);
+            let _ = std::thread::Builder::new().name("reaper".to_owned()).spawn(rest);
         }
     }
 }

@@ -151,6 +151,11 @@ impl OrderChannel {
         }
     }
 
+    /// From here on no answer is waited for once this descriptor is readable.
+    pub(crate) fn cancel_by(&mut self, descriptor: Option<OwnedFd>) {
+        self.line.cancel_by(descriptor);
+    }
+
     /// Has it listen there.
     pub(crate) fn listen_at(
         &mut self,

@@ -6,7 +6,7 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Instant;
-use thalweg_sys::epoll::wait_readable;
+use thalweg_sys::epoll::{Epoll, Events, Timeout, Watch, wait_readable};
 use thalweg_sys::handover;
 use thalweg_sys::socket::{self, Speaker};
 
@@ -20,6 +20,8 @@ pub(crate) struct Line {
     socket: OwnedFd,
     input: Vec<u8>,
     beside: Option<OwnedFd>,
+    /// Ends each wait once it is readable.
+    cancel: Option<OwnedFd>,
 }
 
 /// What came over a line.
@@ -34,7 +36,12 @@ pub(crate) enum LineEvent {
 
 impl Line {
     pub(crate) fn new(socket: OwnedFd) -> Self {
-        Self { socket, input: Vec::new(), beside: None }
+        Self { socket, input: Vec::new(), beside: None, cancel: None }
+    }
+
+    /// From here on each wait ends, with an error, once this descriptor is readable.
+    pub(crate) fn cancel_by(&mut self, descriptor: Option<OwnedFd>) {
+        self.cancel = descriptor;
     }
 
     pub(crate) fn say(&self, words: &str, beside: Option<BorrowedFd<'_>>) -> io::Result<()> {
@@ -109,7 +116,18 @@ impl Line {
         if left.is_zero() {
             return Err(io::Error::new(io::ErrorKind::TimedOut, "the process says nothing"));
         }
-        wait_readable(self.socket.as_fd(), u32::try_from(left.as_millis()).unwrap_or(u32::MAX).max(1))?;
+        let left_ms = u32::try_from(left.as_millis()).unwrap_or(u32::MAX).max(1);
+        let Some(cancel) = &self.cancel else {
+            wait_readable(self.socket.as_fd(), left_ms)?;
+            return Ok(());
+        };
+        let (epoll, mut events) = (Epoll::new()?, Events::with_capacity(2));
+        epoll.add(self.socket.as_fd(), 0, Watch::READ)?;
+        epoll.add(cancel.as_fd(), 1, Watch::READ)?;
+        epoll.wait(&mut events, 2, Timeout::Milliseconds(left_ms))?;
+        if wait_readable(cancel.as_fd(), 0)? {
+            return Err(io::Error::other("it is not waited for any more"));
+        }
         Ok(())
     }
 

@@ -40,6 +40,9 @@ pub struct Options {
     pub servers_max: usize,
     /// How long a process may take to do what it is told, ending included, before it is given up.
     pub patience: Duration,
+    /// Gives the start up once it is readable, such as a descriptor of signals: the program is ended by force.
+    /// Without effect once the program listens.
+    pub cancel: Option<OwnedFd>,
 }
 
 /// Where a program listens first.
@@ -55,7 +58,7 @@ pub enum First {
 impl Options {
     /// For a program that listens first there.
     pub fn new(program: Vec<OsString>, first: First) -> Self {
-        Self { program, first, servers_max: 1_024, patience: Duration::from_secs(10) }
+        Self { program, first, servers_max: 1_024, patience: Duration::from_secs(10), cancel: None }
     }
 }
 
@@ -123,11 +126,13 @@ impl Supervisor {
     /// orphan of theirs, is waited for by it. Its first server is called `1`.
     ///
     /// # Errors
-    /// There is no such program, or it did not come to listen; the system gives no process or descriptor.
+    /// There is no such program, or it did not come to listen; [`Options::cancel`] gave the start up; the
+    /// system gives no process or descriptor. Then the program is ended by force, with every process of its
+    /// group.
     pub fn start(options: Options) -> io::Result<Self> {
         fork::adopt_orphans().map_err(at("adopt orphans"))?;
         fork::hear_children();
-        let Options { program, first, servers_max, patience } = options;
+        let Options { program, first, servers_max, patience, cancel } = options;
         let Some((program, arguments)) = program.split_first() else {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "there is no program to start"));
         };
@@ -148,12 +153,14 @@ impl Supervisor {
             .spawn()
             .map_err(at(&format!("start {}", Path::new(program).display())))?;
         let started = ChildGuard::new(started);
+        orders.cancel_by(cancel);
         if let Err(why) = orders.listen_at(&listener, drop) {
             let program = Path::new(program).display();
             return Err(io::Error::other(format!(
                 "{program} does not take orders as docs/forks.md has them: {why}"
             )));
         }
+        orders.cancel_by(None);
         // From here on it is the program's alone.
         drop(listener);
         let shared = Shared {

@@ -1104,6 +1104,11 @@ fn a_wedged_program_is_no_server() {
     let refused = Supervisor::start(Options { servers_max: 0, ..refused }).unwrap_err().to_string();
     assert!(refused.contains("servers_full: "), "{refused}");
     assert_eq!(children(), 0, "one is left that nobody waits for");
+    // What it has started ends with it.
+    let family = ["sh", "-c", "sleep 120 >/dev/null & wait"].map(Into::into).to_vec();
+    let options = Options { patience: Duration::from_millis(200), ..Options::new(family, anywhere()) };
+    assert!(Supervisor::start(options).is_err());
+    until("no process", || children() == 0);
     let missing = Options::new(vec!["/nowhere/at/all".into()], anywhere());
     assert!(Supervisor::start(missing).is_err());
 }

@@ -12,6 +12,7 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 use thalweg_fork::{Order, Program};
 use thalweg_sys::epoll::wait_readable;
 
@@ -87,6 +88,42 @@ fn the_first_server_listens_at_a_socket_that_was_handed_over() {
     assert!(ended.success() && child.wait().unwrap().success());
     // The listener stays its maker's: it takes connections for the next server.
     assert!(TcpStream::connect(address).is_ok());
+}
+
+/// Whether a process runs; a zombie has ended.
+fn runs(process: &str) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    stat.rsplit(") ").next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with('Z'))
+}
+
+/// As a service manager stops a service whose program takes long to start.
+#[test]
+fn a_signal_while_the_program_starts_ends_it_and_what_it_has_started() {
+    let directory = tempfile::tempdir().unwrap();
+    let (control, told) = (directory.path().join("forks.sock"), directory.path().join("processes"));
+    // It reads nothing of what it is told, and has the signals blocked.
+    let script = "sleep 120 >&2 & echo $$ $! > \"$0.new\"; mv \"$0.new\" \"$0\"; wait";
+    let mut command = Command::new(PROGRAM);
+    command.args(["fork-server", "--patience-ms", "20000", "--control"]).arg(&control);
+    command.args(["--", "sh", "-c", script]).arg(&told);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let begun = Instant::now();
+    while !told.exists() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "the program does not start");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let processes = std::fs::read_to_string(&told).unwrap();
+    assert!(processes.split_whitespace().all(runs), "{processes}");
+    let ended = Command::new("kill").args(["-s", "TERM", &child.id().to_string()]).status().unwrap();
+    assert!(ended.success());
+    let status = child.wait().unwrap();
+    assert_eq!(status.code(), Some(0), "it ended as if the program had failed to start");
+    let begun = Instant::now();
+    while processes.split_whitespace().any(runs) {
+        assert!(begun.elapsed() < Duration::from_secs(60), "one of {processes} is left");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert!(!control.exists());
 }
 
 #[test]

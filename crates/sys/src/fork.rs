@@ -1,6 +1,6 @@
 //! A process that goes on twice, and one that looks after others' children.
 
-use rustix::process::{Pid, WaitOptions, getpid, set_child_subreaper, setsid, waitpid};
+use rustix::process::{Pid, WaitOptions, getpid, set_child_subreaper, setsid, waitpgid, waitpid};
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Write};
@@ -203,7 +203,7 @@ pub fn is_child(process: u32) -> io::Result<bool> {
 
 /// Lets the system use the number of a child that has ended for somebody else.
 pub fn release(process: u32) {
-    if let Some(pid) = i32::try_from(process).ok().and_then(Pid::from_raw) {
+    if let Ok(pid) = pid(process) {
         // It has ended, so nothing is waited for; one that is no child was released before.
         let _ = waitpid(Some(pid), WaitOptions::NOHANG);
     }
@@ -214,8 +214,30 @@ pub fn release(process: u32) {
 /// # Errors
 /// There is no such process, or it is somebody else's.
 pub fn kill(process: u32) -> io::Result<()> {
-    let pid = i32::try_from(process).ok().and_then(Pid::from_raw).ok_or(io::ErrorKind::InvalidInput)?;
-    Ok(rustix::process::kill_process(pid, rustix::process::Signal::KILL)?)
+    Ok(rustix::process::kill_process(pid(process)?, rustix::process::Signal::KILL)?)
+}
+
+/// Ends by force every process of the group that a child leads. The child may have ended.
+///
+/// # Errors
+/// It is no child of this process, or its number was released ([`release`]): the number may be that of
+/// another process's group by now. It leads no group; or the whole group is somebody else's.
+pub fn kill_group(leader: u32) -> io::Result<()> {
+    if !is_child(leader)? {
+        return Err(io::ErrorKind::NotFound.into());
+    }
+    Ok(rustix::process::kill_process_group(pid(leader)?, rustix::process::Signal::KILL)?)
+}
+
+/// Waits for every child of this process in a group, and for those that become its children meanwhile
+/// ([`adopt_orphans`]), until there is none. It may take as long as they run.
+pub fn await_group(leader: u32) {
+    let Ok(group) = pid(leader) else { return };
+    while let Ok(_) | Err(rustix::io::Errno::INTR) = waitpgid(group, WaitOptions::empty()) {}
+}
+
+fn pid(process: u32) -> io::Result<Pid> {
+    i32::try_from(process).ok().and_then(Pid::from_raw).ok_or_else(|| io::ErrorKind::InvalidInput.into())
 }
 
 /// Leaves the group and the terminal that this process was started in, whose signals do not reach it any

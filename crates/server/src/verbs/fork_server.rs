@@ -30,13 +30,18 @@ pub(crate) fn run(options: &ForkServerOptions) -> Result<(), Failure> {
     // No server was to be reached.
     let served = |error: thalweg_service::Error| Failure::Undone(error.to_string());
     let mut server = server.map_err(served)?;
-    let supervisor = Supervisor::start(Options {
+    let cancel = signals.as_fd().try_clone_to_owned().map_err(failed("wait for signals"))?;
+    let supervisor = match Supervisor::start(Options {
         servers_max: options.servers_max as usize,
         patience: Duration::from_millis(options.patience_ms.into()),
+        cancel: Some(cancel),
         ..Options::new(options.program.clone(), listener)
-    });
-    // It says itself what it was at.
-    let supervisor = supervisor.map_err(|error| Failure::Undone(error.to_string()))?;
+    }) {
+        // A signal ended it.
+        Err(_) if matches!(signals.next(), Ok(Some(_))) => return Ok(()),
+        // It says itself what it was at.
+        started => started.map_err(|error| Failure::Undone(error.to_string()))?,
+    };
     let (stopper, control) = (server.stopper(), supervisor.control());
     let serve = move || server.serve(control);
     let thread = std::thread::Builder::new().name("control".to_owned()).spawn(serve);
