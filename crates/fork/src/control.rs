@@ -1,14 +1,14 @@
-//! The control service: a supervisor as its endpoint's clients reach it.
+//! The control service: serves a supervisor to the clients of an endpoint.
 //!
-//! *Invariant*: a copy that no client can know of ends. The client that asked for it knows of it if it sends
-//! another call, or if it is gone and had read its answers; another client does if it names the copy or asks
-//! for every server. *Checked by* `tests/forks.rs`, with processes.
+//! *Invariant*: a copy that no client can know of ends. The client that asked for a copy claims it by sending
+//! another call, or by having read its answers when it disconnects. Any other client claims it by naming it, or
+//! by asking for all servers. *Checked by* `tests/forks.rs`, with processes.
 
 use crate::generated::server::dispatch_unordered;
 use crate::supervisor::Supervisor;
 use thalweg_service::{ClientId, Handler, Reply, Request};
 
-/// What serves `schemas/forks.jsonc` at an endpoint, for a supervisor.
+/// The handler of `schemas/forks.jsonc` for one supervisor.
 ///
 /// ```no_run
 /// use thalweg_fork::{ERROR_TAG, First, Options, Supervisor};
@@ -28,12 +28,12 @@ pub struct Control(pub(crate) Supervisor);
 
 impl Handler for Control {
     fn request(&mut self, request: Request<'_>, reply: Reply) {
-        let asker = request.client.number();
-        self.0.heard_from(asker);
-        dispatch_unordered(&self.0.asked_by(asker), request.frame, Box::new(reply));
+        let client = request.client.number();
+        self.0.claim(client);
+        dispatch_unordered(&self.0.for_client(client), request.frame, Box::new(reply));
     }
 
     fn undelivered(&mut self, client: ClientId) {
-        self.0.end_unheard(client.number());
+        self.0.end_unclaimed(client.number());
     }
 }

@@ -25,10 +25,10 @@ use thiserror::Error;
 /// Only the part of a stack that is used takes memory.
 const STACK_BYTES: usize = 128 * 1024;
 
-/// How often a late answer is looked for while nothing is to be told.
+/// The interval at which an overdue answer is looked for while no job waits.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Work for the thread of one process, and its time limit.
+/// A job for the thread of one process, and its time limit.
 pub(crate) struct Job {
     pub(crate) until: Instant,
     pub(crate) run: Box<dyn FnOnce(&mut OrderChannel) + Send>,
@@ -91,8 +91,8 @@ impl OrderChannel {
         Ok((Self { line: Line::new(ours), until, late: None }, theirs))
     }
 
-    /// Gives an order and waits for its answer. `outcome` is called once: before this answers, or, when the
-    /// answer is late, when it comes.
+    /// Sends an order and waits for its answer. `outcome` is called once: before this returns, or, if the
+    /// answer is overdue, when it comes.
     fn ask(
         &mut self,
         order: &'static str,
@@ -122,9 +122,9 @@ impl OrderChannel {
         self.line.say(order, beside.map(AsFd::as_fd)).map_err(refused)
     }
 
-    /// What follows `ok`; or why not.
+    /// Waits for an answer. Returns what follows `ok`, or the reason of a refusal.
     fn answer(&mut self, until: Instant) -> Result<String, OrderError> {
-        let (words, _) = self.line.listen(until).map_err(unheard)?;
+        let (words, _) = self.line.listen(until).map_err(unanswered)?;
         match words.split_once(' ').unwrap_or((&words, "")) {
             ("ok", rest) => Ok(rest.to_owned()),
             ("error", why) => Err(refused(why)),
@@ -132,7 +132,7 @@ impl OrderChannel {
         }
     }
 
-    /// Waits for the answer that is late, if one is; an error while it does not come.
+    /// Waits for the overdue answer, if there is one; an error if it does not come.
     pub(crate) fn settle(&mut self) -> Result<(), OrderError> {
         self.settle_by(self.until)
     }
@@ -151,12 +151,12 @@ impl OrderChannel {
         }
     }
 
-    /// From here on no answer is waited for once this descriptor is readable.
+    /// From here on, waits for answers fail once this descriptor is readable.
     pub(crate) fn cancel_by(&mut self, descriptor: Option<OwnedFd>) {
         self.line.cancel_by(descriptor);
     }
 
-    /// Has it listen there.
+    /// Orders the process to listen at a socket.
     pub(crate) fn listen_at(
         &mut self,
         listener: &OwnedFd,
@@ -165,28 +165,28 @@ impl OrderChannel {
         self.ask("listen", Some(listener), outcome)
     }
 
-    /// Has it fork; the copy, and its number.
+    /// Orders the process to fork. Returns the line to the copy, and its process id.
     pub(crate) fn fork(&mut self) -> Result<(Self, u32), OrderError> {
         let (mut child, theirs) = Self::pair(self.until).map_err(refused)?;
         child.line.note_speakers(true).map_err(refused)?;
-        // A copy that comes late finds nobody at the other end of its line, and ends.
+        // A copy that appears after the time limit finds its line closed, and ends by itself.
         self.ask("fork", Some(&theirs), drop)?;
         drop(theirs);
-        // From here on letting go of the child's line ends the child.
-        let process = child.line.speaker(self.until).map_err(unheard)?;
+        // From here on dropping the copy's line ends the copy.
+        let process = child.line.speaker(self.until).map_err(unanswered)?;
         let said = child.answer(self.until)?;
         child.line.note_speakers(false).map_err(refused)?;
         if said.parse() != Ok(process) {
             return Err(refused(format!("what says that it is process {said:?} is process {process}")));
         }
-        // It has been an orphan since before its parent answered.
+        // It was orphaned, and adopted here, before its parent answered.
         if !fork::is_child(process).map_err(refused)? {
             return Err(refused(format!("process {process} is no child of the supervisor's, or has ended")));
         }
         Ok((child, process))
     }
 
-    /// Until when what it is told now may take.
+    /// The time limit of the job that runs.
     pub(crate) fn until(&self) -> Instant {
         self.until
     }
@@ -205,7 +205,7 @@ impl OrderChannel {
     }
 }
 
-fn unheard(error: io::Error) -> OrderError {
+fn unanswered(error: io::Error) -> OrderError {
     match error.kind() {
         io::ErrorKind::TimedOut => OrderError::Late(error.to_string()),
         _ => refused(error),

@@ -1,6 +1,7 @@
-//! Words between a supervisor and a program: lines over a socket, with at most one descriptor beside each.
+//! The line between a supervisor and a program: lines of text over a socket, each with at most one descriptor
+//! attached.
 //!
-//! One order is under way at a time, so a descriptor that comes beside a line's bytes belongs to that line.
+//! One order is under way at a time, so a descriptor that arrives with a line's bytes belongs to that line.
 //! *Bound*: of a line longer than [`LINE_BYTES_MAX`] only the beginning is sent and received.
 
 use std::io;
@@ -12,7 +13,7 @@ use thalweg_sys::socket::{self, Speaker};
 
 /// The longest line, without its end.
 pub(crate) const LINE_BYTES_MAX: usize = 4_096;
-/// How many times a peer that never stops writing is read from before this returns.
+/// How many reads a peer that never stops writing is given before [`Line::hear`] returns.
 const HEARD_AT_ONCE: usize = 64;
 
 #[derive(Debug)]
@@ -20,15 +21,16 @@ pub(crate) struct Line {
     socket: OwnedFd,
     input: Vec<u8>,
     beside: Option<OwnedFd>,
-    /// Ends each wait once it is readable.
+    /// Once it is readable, every wait fails.
     cancel: Option<OwnedFd>,
 }
 
-/// What came over a line.
+/// The outcome of reading from a line.
 #[derive(Debug)]
 pub(crate) enum LineEvent {
+    /// A line of text, and the descriptor attached to it.
     Line(String, Option<OwnedFd>),
-    /// Nothing yet.
+    /// No whole line yet.
     Nothing,
     /// The other end was closed.
     End,
@@ -39,7 +41,7 @@ impl Line {
         Self { socket, input: Vec::new(), beside: None, cancel: None }
     }
 
-    /// From here on each wait ends, with an error, once this descriptor is readable.
+    /// From here on, every wait fails once this descriptor is readable.
     pub(crate) fn cancel_by(&mut self, descriptor: Option<OwnedFd>) {
         self.cancel = descriptor;
     }
@@ -51,11 +53,11 @@ impl Line {
             Some(descriptor) => handover::send(self.socket.as_fd(), text.as_bytes(), descriptor)?,
             None => socket::send(self.socket.as_fd(), text.as_bytes())?,
         };
-        // An empty socket takes a line whole.
+        // A socket whose buffer is empty takes a whole line.
         if sent == Some(text.len()) { Ok(()) } else { Err(io::ErrorKind::WouldBlock.into()) }
     }
 
-    /// What there is to hear, without waiting.
+    /// The next line, if one has come. Never waits.
     pub(crate) fn hear(&mut self) -> io::Result<LineEvent> {
         for heard in 0..=HEARD_AT_ONCE {
             if let Some(end) = self.input.iter().position(|byte| *byte == b'\n') {
@@ -69,7 +71,7 @@ impl Line {
             self.input.truncate(LINE_BYTES_MAX);
             self.input.reserve(LINE_BYTES_MAX);
             let (count, beside) = match handover::receive(self.socket.as_fd(), &mut self.input) {
-                // What a program that was killed had not read.
+                // The program was killed before it had read everything.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(LineEvent::End),
                 outcome => outcome?,
             };
@@ -83,7 +85,7 @@ impl Line {
         Ok(LineEvent::Nothing)
     }
 
-    /// Waits for a line; an error when none comes in time or the other end is gone.
+    /// Waits for a line; an error if none comes in time or the other end is closed.
     pub(crate) fn listen(&mut self, until: Instant) -> io::Result<(String, Option<OwnedFd>)> {
         loop {
             match self.hear()? {
@@ -110,7 +112,7 @@ impl Line {
         }
     }
 
-    /// Waits until there may be something to hear; an error when that takes too long.
+    /// Waits until there may be something to read; an error if that takes too long, or is cancelled.
     fn wait(&self, until: Instant) -> io::Result<()> {
         let left = until.saturating_duration_since(Instant::now());
         if left.is_zero() {
@@ -126,7 +128,7 @@ impl Line {
         epoll.add(cancel.as_fd(), 1, Watch::READ)?;
         epoll.wait(&mut events, 2, Timeout::Milliseconds(left_ms))?;
         if wait_readable(cancel.as_fd(), 0)? {
-            return Err(io::Error::other("it is not waited for any more"));
+            return Err(io::Error::other("the wait was cancelled"));
         }
         Ok(())
     }
@@ -135,7 +137,7 @@ impl Line {
     pub(crate) fn await_end(&mut self, until: Instant) -> bool {
         loop {
             match self.listen(until) {
-                // One that goes on talking is still there.
+                // A process that goes on writing has not ended.
                 Ok(_) if Instant::now() >= until => return false,
                 Ok(_) => {}
                 Err(error) => return error.kind() != io::ErrorKind::TimedOut,

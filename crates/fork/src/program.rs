@@ -1,5 +1,4 @@
-//! The program's half: its orders come over its standard input, and a fork is a copy of it that runs beside
-//! it.
+//! The program's side: orders come over standard input, and a fork is a copy of the process.
 
 use crate::line::{Line, LineEvent};
 use crate::server_set::ServerSet;
@@ -11,7 +10,7 @@ use thalweg_sys::epoll::{Epoll, Events, Timeout};
 use thalweg_sys::signal::Signals;
 use thalweg_sys::{fork, socket};
 
-/// What a copy that panicked ends with.
+/// The exit code of a copy that panicked.
 const PANICKED: i32 = 101;
 
 /// A program that a supervisor looks after.
@@ -24,28 +23,28 @@ pub struct Program {
     is_copy: bool,
 }
 
-/// What a program is to do.
+/// An order of the supervisor.
 #[derive(Debug)]
 pub enum Order {
-    /// Serve there, and no longer where it did. To be confirmed ([`Program::done`]).
+    /// Serve at this listening socket, and no longer at the one before. To be confirmed ([`Program::done`]).
     Listen(OwnedFd),
-    /// Go on twice.
+    /// Fork ([`Program::fork`]).
     Fork(Branch),
-    /// Answer what was begun, and end. To be confirmed; it ends by itself when its supervisor is gone, too.
+    /// Answer the calls that were begun, and end. To be confirmed. Also the end of the line to the supervisor.
     End,
 }
 
-/// A fork that was asked for.
+/// What an order to fork brings: the line of the copy.
 #[derive(Debug)]
 pub struct Branch {
     line: OwnedFd,
 }
 
 impl Program {
-    /// By its standard input.
+    /// The program whose standard input is the line to its supervisor.
     ///
     /// # Errors
-    /// That is no socket, so there is no supervisor.
+    /// Standard input is no socket, so there is no supervisor.
     pub fn inherited() -> io::Result<Self> {
         let input = socket::standard_input().map_err(|error| {
             io::Error::new(
@@ -60,10 +59,10 @@ impl Program {
         Self { line: Line::new(input), is_emancipated: false, is_alone: false, is_copy: false }
     }
 
-    /// What it is to do, if anything. Never waits.
+    /// The next order, if one has come. Never waits.
     ///
     /// # Errors
-    /// The supervisor says what it never should.
+    /// The order is none of those in `docs/forks.md`.
     pub fn order(&mut self) -> io::Result<Option<Order>> {
         loop {
             let (words, beside) = match self.line.hear()? {
@@ -80,28 +79,28 @@ impl Program {
                 ("fork", Some(line)) => return Ok(Some(Order::Fork(Branch { line }))),
                 ("shutdown", None) => return Ok(Some(Order::End)),
                 ("emancipate", None) => {
-                    // Fails only for a process that leads a group: that one has left already.
+                    // Fails only for a process that leads a group, which has its own group already.
                     let _ = fork::leave_group();
                     self.is_emancipated = true;
                     self.done()?;
                 }
-                // The kernel drops a descriptor for which there is no room here, and what is said beside it
-                // comes alone.
+                // The kernel drops an attached descriptor for which this process has no room, and delivers the
+                // text alone.
                 ("listen" | "fork", None) => self.failed("out of descriptors")?,
                 _ => return Err(io::Error::new(io::ErrorKind::InvalidData, format!("an order {words:?}"))),
             }
         }
     }
 
-    /// Says that an order was carried out, whether or not the supervisor still reads.
+    /// Confirms the order. It is no error if the supervisor is gone.
     ///
     /// # Errors
-    /// The supervisor does not listen.
+    /// The supervisor does not read.
     pub fn done(&self) -> io::Result<()> {
         self.answer("ok")
     }
 
-    /// Says that an order cannot be carried out; everything is as it was.
+    /// Refuses the order: nothing was changed.
     ///
     /// # Errors
     /// As [`Program::done`].
@@ -111,7 +110,7 @@ impl Program {
 
     fn answer(&self, words: &str) -> io::Result<()> {
         match self.line.say(words, None) {
-            // Its end is heard of with the next order.
+            // The next order is then the end of the line.
             Err(error)
                 if matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset) =>
             {
@@ -121,12 +120,12 @@ impl Program {
         }
     }
 
-    /// Forks the process. Returns `true` in the copy, which has to be told first where to listen; `false` in
-    /// the parent, where the order is confirmed, or refused with what went wrong. The copy shares no state
-    /// with the parent. Its values that stand for descriptors lead nowhere, and can only be dropped.
+    /// Forks the process. Returns `true` in the copy, whose first order is where to listen; `false` in the
+    /// parent, where the order is confirmed, or refused with the reason. The copy shares no state with the
+    /// parent. Its values that stand for descriptors lead nowhere, and can only be dropped.
     ///
     /// # Errors
-    /// The supervisor does not listen.
+    /// The supervisor does not read.
     pub fn fork(&mut self, branch: Branch) -> io::Result<bool> {
         match fork::branch(branch.line.as_fd()) {
             Ok(true) => {
@@ -161,8 +160,7 @@ impl AsFd for Program {
 /// There is no supervisor, or the system failed.
 pub fn serve(options: &ServerOptions, mount: &dyn Fn() -> (&'static str, Mount)) -> io::Result<()> {
     let mut program = Program::inherited()?;
-    // A copy begins here again, so that what its ancestors needed is not kept for as long as there are copies
-    // of copies.
+    // A copy starts over here, so that a copy of a copy does not keep the stack of its ancestors.
     let lives = || {
         while live(&mut program, options, mount)? {}
         io::Result::Ok(())
@@ -181,13 +179,13 @@ pub fn serve(options: &ServerOptions, mount: &dyn Fn() -> (&'static str, Mount))
     })
 }
 
-/// One process's life, until it is over; or until it is copied, in the copy: `true` then.
+/// Serves in one process until it ends. Returns `true` in a copy, which has to start over.
 fn live(
     program: &mut Program,
     options: &ServerOptions,
     mount: &dyn Fn() -> (&'static str, Mount),
 ) -> io::Result<bool> {
-    // Anew in each copy: what is told of signals here leads nowhere there.
+    // Opened anew in each copy: there, the parent's descriptor of signals leads nowhere.
     let signals = Signals::take()?;
     let mut serving = ServerSet::default();
     let mut epoll = watching(program, &signals, &serving)?;
@@ -234,8 +232,8 @@ fn listening(
     Ok(server)
 }
 
-/// What is readable when there is an order, or something for a server to do. A line whose other end is gone
-/// stays readable for good.
+/// Readable when there is an order, a signal, or work for a server. The line is left out once its other end is
+/// closed: it would stay readable.
 fn watching(program: &Program, signals: &Signals, serving: &ServerSet) -> io::Result<Epoll> {
     let line = (!program.is_alone).then(|| program.as_fd());
     serving.watched(line.into_iter().chain([signals.as_fd()]))

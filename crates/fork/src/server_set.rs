@@ -10,7 +10,7 @@ use thalweg_sys::epoll::{Epoll, Events, Timeout, Watch};
 /// How long a server at an earlier address may take for the calls that it had begun.
 const GRACE_MS: u32 = 5_000;
 
-/// What is ready is not looked at: whatever it is, each server has its turn.
+/// Events are only waited for, and not looked at: every server has its turn.
 const EVENTS_MAX: usize = 2;
 
 #[derive(Default)]
@@ -20,7 +20,7 @@ pub(crate) struct ServerSet {
 }
 
 impl ServerSet {
-    /// Serves with this one from here on; the one before takes nothing new, and listens no more when this
+    /// Serves with this server from here on. The one before it drains, and has stopped listening when this
     /// returns.
     pub(crate) fn go_on_with(&mut self, server: Option<Server>) -> io::Result<()> {
         if let Some(left) = std::mem::replace(&mut self.now, server) {
@@ -30,7 +30,7 @@ impl ServerSet {
         self.turn()
     }
 
-    /// Does what there is to do, without waiting.
+    /// One turn of every server, without waiting.
     pub(crate) fn turn(&mut self) -> io::Result<()> {
         for server in self.now.iter_mut().chain(&mut self.before) {
             server.turn(Wait::Poll)?;
@@ -39,7 +39,7 @@ impl ServerSet {
         Ok(())
     }
 
-    /// Answers what was begun, wherever that was.
+    /// Answers the calls that were begun, at every address.
     pub(crate) fn end(mut self) -> io::Result<()> {
         self.go_on_with(None)?;
         let (epoll, mut events) = (self.watched([])?, Events::with_capacity(EVENTS_MAX));
@@ -50,7 +50,7 @@ impl ServerSet {
         Ok(())
     }
 
-    /// Ready when there is something to do, or something at one of the descriptors beside.
+    /// Readable when a server has work, or one of the other descriptors is readable.
     pub(crate) fn watched<'a>(
         &'a self,
         beside: impl IntoIterator<Item = BorrowedFd<'a>>,

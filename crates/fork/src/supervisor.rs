@@ -1,11 +1,11 @@
-//! The supervisor: which servers there are, and what becomes of them.
+//! The supervisor: starts a program, keeps the table of servers, and ends them.
 //!
-//! It starts one program; every other server is a fork of an existing one. It adopts orphans (it is their
-//! subreaper), so it learns of the end of each process, also of one that a copy forked. The control service
-//! answers from the processes' threads; only a look at the table is done where a call came in.
+//! It starts one program; every other server is a fork of an existing one. It is the subreaper of its
+//! descendants, so it learns of the end of each process, also of one that a copy forked. Each server has a
+//! thread that carries out its orders and answers the control service's calls (`orders`).
 //!
-//! The table says what a process has confirmed. One that does not answer in time is a refusal `not_yet` where
-//! it may still do as it was told, and the table follows when it has.
+//! The table has what each process has confirmed. If a process does not answer in time and may still carry out
+//! the order, the call is refused with `not_yet`, and the table changes once the answer comes.
 
 mod orders;
 mod reaper;
@@ -68,17 +68,17 @@ impl Options {
 #[derive(Clone)]
 pub struct Supervisor {
     shared: Arc<Shared>,
-    /// The client of the control endpoint that calls, where it is known: see [`Control`].
-    asker: Option<u64>,
+    /// The client of the control endpoint that calls, if one does: see [`Control`].
+    client: Option<u64>,
 }
 
 struct Shared {
     servers_max: usize,
     patience: Duration,
     table: Mutex<Table>,
-    /// Rung when a process has ended, or will not come.
+    /// Signalled when a process has ended, and when a copy that was expected will not come.
     bell: EventFd,
-    /// The same, for threads.
+    /// The same, for the threads of this process.
     gone: Condvar,
 }
 
@@ -89,7 +89,7 @@ impl Shared {
         let _ = self.bell.signal();
     }
 
-    /// Until when what is ordered now may take.
+    /// The time limit of an order that comes in now.
     fn until(&self) -> Instant {
         Instant::now() + self.patience
     }
@@ -101,7 +101,7 @@ impl Shared {
     }
 }
 
-/// A place for a server to come, given back unless it is filled.
+/// A place in the table that is reserved for a server on its way. Dropping it gives the place back.
 struct Slot(Option<Arc<Shared>>);
 
 impl Slot {
@@ -115,7 +115,7 @@ impl Drop for Slot {
     fn drop(&mut self) {
         if let Some(shared) = &self.0 {
             shared.table.lock().arrive();
-            // It may have been all that there was to wait for.
+            // `end` may have waited for this server only.
             shared.ring();
         }
     }
@@ -146,7 +146,7 @@ impl Supervisor {
         let started = process::Command::new(program)
             .args(arguments)
             .stdin(Stdio::from(theirs))
-            // They were this process's.
+            // They name descriptors of this process.
             .env_remove("LISTEN_PID")
             .env_remove("LISTEN_FDS")
             .process_group(0)
@@ -170,7 +170,7 @@ impl Supervisor {
             bell: EventFd::new()?,
             gone: Condvar::new(),
         };
-        let this = Self { shared: Arc::new(shared), asker: None };
+        let this = Self { shared: Arc::new(shared), client: None };
         let slot = this.take_slot().map_err(io::Error::other)?;
         this.add(slot, orders, started.process(), address, None)?;
         reaper::start(&this.shared)?;
@@ -178,34 +178,34 @@ impl Supervisor {
         Ok(this)
     }
 
-    /// What serves this supervisor at a control endpoint.
+    /// The handler that serves this supervisor at a control endpoint.
     pub fn control(&self) -> Control {
         Control(self.clone())
     }
 
-    /// The same, as one client of the control endpoint has it.
-    pub(crate) fn asked_by(&self, client: u64) -> Self {
-        Self { shared: Arc::clone(&self.shared), asker: Some(client) }
+    /// The same supervisor, for a call of this client of the control endpoint.
+    pub(crate) fn for_client(&self, client: u64) -> Self {
+        Self { shared: Arc::clone(&self.shared), client: Some(client) }
     }
 
-    /// A client says something: it is there, and takes its answers.
-    pub(crate) fn heard_from(&self, client: u64) {
-        self.shared.table.lock().unheard.retain(|_, asker| *asker != client);
+    /// A client has sent another call, so it has read its answers: its copies are claimed.
+    pub(crate) fn claim(&self, client: u64) {
+        self.shared.table.lock().unclaimed.retain(|_, of| *of != client);
     }
 
-    /// A client is gone that has not read its answers: ends the copies that it asked for and never heard of.
-    pub(crate) fn end_unheard(&self, client: u64) {
-        let is_its = |(_, asker): &(&u64, &u64)| **asker == client;
+    /// A client has gone without reading its answers: ends its unclaimed copies.
+    pub(crate) fn end_unclaimed(&self, client: u64) {
+        let is_its = |(_, of): &(&u64, &u64)| **of == client;
         let copies: Vec<u64> =
-            self.shared.table.lock().unheard.iter().filter(is_its).map(|(copy, _)| *copy).collect();
+            self.shared.table.lock().unclaimed.iter().filter(is_its).map(|(copy, _)| *copy).collect();
         copies.into_iter().for_each(|copy| self.end_copy(copy));
     }
 
-    /// Ends a copy that nobody has heard of, in its thread.
+    /// Ends a copy that no client knows of. Its thread does the work.
     fn end_copy(&self, number: u64) {
         let this = self.clone();
         if let Some(entry) = self.shared.table.lock().servers.get(&number) {
-            // One whose thread is gone has ended.
+            // A server whose thread has ended is gone.
             let run = Box::new(move |orders: &mut OrderChannel| drop(this.shut_down(orders, number)));
             let _ = entry.jobs.send(Job { until: self.shared.until(), run });
         }
@@ -217,32 +217,32 @@ impl Supervisor {
         self.shared.table.lock().servers.get(&number).map(|entry| entry.address)
     }
 
-    /// Whether no server is left but emancipated ones, and none is to come.
+    /// Whether only emancipated servers are left, and no copy is on its way.
     pub fn is_over(&self) -> bool {
         let table = self.shared.table.lock();
         table.coming == 0 && table.servers.values().all(|entry| entry.is_emancipated)
     }
 
-    /// How the last server that ended did, if nobody had told it to and it did not end well: by a signal, or
-    /// with another code than 0.
+    /// How the last server that ended did, if it had no order to end and ended by a signal or with another
+    /// code than 0.
     pub fn lost(&self) -> Option<String> {
         self.shared.table.lock().lost.clone()
     }
 
-    /// Readable when a process has ended or will not come since [`Supervisor::is_over`] was last asked for
-    /// after [`Supervisor::heard`].
+    /// Readable when a process has ended, or a copy that was expected will not come, since the last
+    /// [`Supervisor::heard`]. Call [`Supervisor::is_over`] after that.
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.shared.bell.as_fd()
     }
 
-    /// Has the descriptor wait for the next end.
+    /// Makes the descriptor unreadable until the next such event.
     pub fn heard(&self) {
-        // It fails only where there is nothing to clear.
+        // An error means that there was nothing to clear.
         let _ = self.shared.bell.clear();
     }
 
-    /// Ends every server that was not emancipated: in good order, and by force what has not ended in time.
-    /// One that was told to outlive this process and has not answered yet is left to do so.
+    /// Ends every server that was not emancipated: in good order, and by force those that have not ended in
+    /// time. A server that was ordered to outlive this process and has not answered yet is not ended by force.
     pub fn end(&self) {
         let until = self.shared.until();
         {
@@ -252,7 +252,7 @@ impl Supervisor {
             for (number, entry) in table.servers.iter_mut().filter(|(_, entry)| !entry.is_emancipated) {
                 entry.is_to_end = true;
                 let (this, number) = (self.clone(), *number);
-                // One whose thread is gone has ended.
+                // A server whose thread has ended is gone.
                 let run = Box::new(move |orders: &mut OrderChannel| this.end_one(orders, number));
                 let _ = entry.jobs.send(Job { until, run });
             }
@@ -261,13 +261,13 @@ impl Supervisor {
             self.heard();
             if !self.is_over() {
                 let left = until.saturating_duration_since(Instant::now());
-                // A wait that fails is one that was short.
+                // A wait that fails counts as a short one.
                 let _ = wait_readable(self.descriptor(), u32::try_from(left.as_millis()).unwrap_or(u32::MAX));
             }
         }
         for entry in self.shared.table.lock().servers.values() {
             if !entry.is_emancipated && !entry.may_be_emancipated {
-                // It may have ended just now.
+                // An error means that it has ended.
                 let _ = fork::kill(entry.process);
             }
         }
@@ -279,12 +279,12 @@ impl Supervisor {
         let is_held = |entry: &Entry| !entry.is_emancipated;
         let is_held = self.shared.table.lock().servers.get(&number).is_some_and(is_held);
         if is_settled && is_held {
-            // What does not end now is ended by force.
+            // If it does not end, `end` kills it.
             let _ = orders.shutdown();
         }
     }
 
-    /// Takes a server in, and says its number.
+    /// Adds a server to the table, and returns its number.
     fn add(
         &self,
         slot: Slot,
@@ -309,11 +309,11 @@ impl Supervisor {
         let entry =
             Entry { process, address, parent, is_emancipated, may_be_emancipated, jobs, is_to_end, waiting };
         table.servers.insert(number, entry);
-        table.unheard.extend(self.asker.map(|asker| (number, asker)));
+        table.unclaimed.extend(self.client.map(|client| (number, client)));
         Ok(number)
     }
 
-    /// A place for one more server.
+    /// Reserves a place for one more server.
     fn take_slot(&self) -> Result<Slot, String> {
         let most = self.shared.servers_max;
         let mut table = self.shared.table.lock();
@@ -324,8 +324,8 @@ impl Supervisor {
         Ok(Slot(Some(Arc::clone(&self.shared))))
     }
 
-    /// Ends a server: in good order, or by force if it does not obey, or closes its line and goes on. By
-    /// force, calls that it had begun are lost.
+    /// Ends a server: in good order, or by force if it refuses, or still runs when its time is over. If it is
+    /// ended by force, the calls that it had begun are lost.
     fn shut_down(&self, orders: &mut OrderChannel, number: u64) -> Result<(), String> {
         self.shared.change(number, |entry| entry.is_to_end = true);
         if orders.shutdown().is_err() || !self.is_gone_by(number, orders.until()) {
@@ -337,7 +337,7 @@ impl Supervisor {
         Err("not_gone: the process does not end".to_owned())
     }
 
-    /// Waits until the kernel has said that a process is gone; whether it has in time.
+    /// Waits until the kernel has reported the end of a server; whether it has by then.
     fn is_gone_by(&self, number: u64, until: Instant) -> bool {
         let mut table = self.shared.table.lock();
         while table.servers.contains_key(&number) {
@@ -349,7 +349,7 @@ impl Supervisor {
     }
 }
 
-/// Names what could not be done.
+/// Adds what could not be done to an error.
 fn at(what: &str) -> impl Fn(io::Error) -> io::Error + '_ {
     move |error| io::Error::new(error.kind(), format!("cannot {what}: {error}"))
 }

@@ -1,7 +1,7 @@
-//! What a supervisor knows of its servers: plain words behind its lock.
+//! The table of a supervisor's servers: plain data behind the supervisor's lock.
 //!
 //! Owns no process. A server is in the table from when it has confirmed that it listens until the kernel has
-//! said that it is gone.
+//! reported its end.
 
 use crate::keeper::Job;
 use std::collections::{BTreeMap, HashSet};
@@ -13,16 +13,17 @@ use thalweg_sys::fork::End;
 pub(crate) struct Table {
     pub(crate) servers: BTreeMap<u64, Entry>,
     pub(crate) last: u64,
-    /// Places that are taken by servers to come. Each comes or is given up: whatever it waits for is waited
-    /// for within patience.
+    /// Places that are reserved for servers on their way. Each is filled or given up within the patience of
+    /// the supervisor.
     pub(crate) coming: usize,
     /// No server is added any more.
     pub(crate) is_ending: bool,
-    /// Copies that no client may have heard of yet, each with the client that asked for it.
-    pub(crate) unheard: BTreeMap<u64, u64>,
-    /// Processes that ended and were no servers, while one is to come: it may be one of them.
+    /// Copies that no client may know of yet, each with the client that asked for it.
+    pub(crate) unclaimed: BTreeMap<u64, u64>,
+    /// Processes that ended while a server was on its way, and are not in the table: the server may be one of
+    /// them.
     pub(crate) unknown: HashSet<u32>,
-    /// How the last server that ended did, if nobody had told it to and it was not well.
+    /// How the last server that ended did, if it had no order to end and crashed.
     pub(crate) lost: Option<String>,
 }
 
@@ -31,12 +32,12 @@ pub(crate) struct Entry {
     pub(crate) address: SocketAddr,
     pub(crate) parent: Option<u64>,
     pub(crate) is_emancipated: bool,
-    /// It was told to outlive this process, and what became of that is not known yet.
+    /// It was ordered to outlive this process, and has not answered yet.
     pub(crate) may_be_emancipated: bool,
     pub(crate) jobs: Sender<Job>,
-    /// It was told to end.
+    /// It was ordered to end.
     pub(crate) is_to_end: bool,
-    /// Orders of clients that wait for their turn.
+    /// Orders of clients that wait in the server's queue.
     pub(crate) waiting: usize,
 }
 
@@ -46,22 +47,22 @@ impl Table {
         self.servers.values().any(|entry| entry.process == process)
     }
 
-    /// A server came, or will not.
+    /// A server on its way was added, or given up.
     pub(crate) fn arrive(&mut self) {
         self.coming -= 1;
         if self.coming == 0 {
-            // Their numbers may be other processes' from here on.
+            // The kernel may reuse their ids from here on, and none of them can be a server any more.
             self.unknown.clear();
         }
     }
 
-    /// A process has ended, whose parent is this one.
+    /// A child of this process has ended.
     pub(crate) fn ended(&mut self, process: u32, end: End) {
         let known = self.servers.iter().find(|(_, entry)| entry.process == process).map(|(n, _)| *n);
         match known {
             Some(number) => {
                 let is_ordered = self.servers.remove(&number).is_some_and(|entry| entry.is_to_end);
-                self.unheard.remove(&number);
+                self.unclaimed.remove(&number);
                 let is_well = is_ordered || end == End::Code(0);
                 self.lost = (!is_well).then(|| format!("server {number}, process {process}, {end}"));
             }

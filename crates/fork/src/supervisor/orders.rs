@@ -1,5 +1,5 @@
-//! The control service's commands: each is an order to one server, carried out in that server's thread. Only
-//! the table is looked at where a call comes in.
+//! The control service's commands. All but `Servers` are orders to one server, and are carried out in that
+//! server's thread. The thread that receives a call only looks at the table.
 
 use super::{Slot, Supervisor};
 use crate::generated::server::ForksHandler;
@@ -16,7 +16,10 @@ use std::sync::Arc;
 use thalweg_sys::fork;
 use thalweg_wire::service::{Command, Responder};
 
-/// Orders that may wait for a server's turn: some of them hold a descriptor of the supervisor's.
+/// Why a copy is not kept that was forked in time.
+const NO_CLIENT: &str = "the client that asked for the copy has given up";
+
+/// The most orders that may wait for one server. Some of them hold a descriptor of the supervisor's.
 const WAITING_MAX: usize = 64;
 
 impl ForksHandler for Supervisor {
@@ -26,8 +29,8 @@ impl ForksHandler for Supervisor {
             Ok(ready) => ready,
             Err(why) => return responder.error(&why),
         };
-        self.tell(&request.server, responder, move |this, orders, parent, responder| {
-            // Beside it as it is by now: orders that came before may have moved it.
+        self.submit(&request.server, responder, move |this, orders, parent, responder| {
+            // At the parent's address when the order's turn comes: an earlier order may have moved it.
             let listening = listening.map_or_else(|| this.listen_beside(orders, parent), Ok)?;
             let address = listening.1;
             let (number, process) = this.forked(slot, orders, parent, listening, responder)?;
@@ -41,7 +44,7 @@ impl ForksHandler for Supervisor {
             Ok(listening) => listening,
             Err(why) => return responder.error(&why),
         };
-        self.tell(&request.server, responder, move |this, orders, number, _| {
+        self.submit(&request.server, responder, move |this, orders, number, _| {
             let outcome = this.note(number, move |entry, has_moved| {
                 if has_moved {
                     entry.address = address;
@@ -53,15 +56,15 @@ impl ForksHandler for Supervisor {
     }
 
     fn shutdown(&self, request: ForksShutdown<'_>, responder: Responder<commands::Shutdown>) {
-        self.tell(&request.server, responder, |this, orders, number, _| {
+        self.submit(&request.server, responder, |this, orders, number, _| {
             this.shut_down(orders, number)?;
             Ok(ForksShutdownResponse {})
         });
     }
 
     fn emancipate(&self, request: ForksEmancipate<'_>, responder: Responder<commands::Emancipate>) {
-        self.tell(&request.server, responder, |this, orders, number, _| {
-            // The answer that is late may be to this same order, asked before.
+        self.submit(&request.server, responder, |this, orders, number, _| {
+            // An overdue answer may be that to an earlier `emancipate`, whose outcome has to be noted first.
             orders.settle().map_err(|why| undone("not_emancipated", why))?;
             this.shared.change(number, |entry| entry.may_be_emancipated = true);
             let outcome = this.note(number, |entry, is_done| {
@@ -83,8 +86,8 @@ impl ForksHandler for Supervisor {
         };
         let servers = {
             let mut table = self.shared.table.lock();
-            // From here on somebody has heard of every one.
-            table.unheard.clear();
+            // The client learns of every copy.
+            table.unclaimed.clear();
             table.servers.iter().map(process).collect()
         };
         responder.ok(&ForksServersResponse { servers });
@@ -92,8 +95,8 @@ impl ForksHandler for Supervisor {
 }
 
 impl Supervisor {
-    /// Has the thread of a server do something, and answer with what comes of it.
-    fn tell<C: Command + 'static>(
+    /// Queues a job for the thread of a server. The thread answers the call with the job's outcome.
+    fn submit<C: Command + 'static>(
         &self,
         server: &str,
         responder: Responder<C>,
@@ -105,8 +108,8 @@ impl Supervisor {
     {
         let named = |number: u64| {
             let mut table = self.shared.table.lock();
-            // A client that names the copy has heard of it.
-            table.unheard.remove(&number);
+            // A client that names a copy knows of it.
+            table.unclaimed.remove(&number);
             let entry = table.servers.get_mut(&number)?;
             let has_room = entry.waiting < WAITING_MAX;
             entry.waiting += usize::from(has_room);
@@ -127,7 +130,7 @@ impl Supervisor {
         let this = self.clone();
         let run = Box::new(move |orders: &mut OrderChannel| {
             this.shared.change(number, |entry| entry.waiting -= 1);
-            // Nothing was begun, and nobody would hear of it: the responder says so by being dropped.
+            // The client has given up, and nothing was begun. Dropping the responder answers the call.
             if responder.is_cancelled() {
                 return;
             }
@@ -136,20 +139,20 @@ impl Supervisor {
                 Err(why) => responder.error(&why),
             }
         });
-        // Where nobody takes it any more, the responder says so by being dropped.
+        // If the thread has ended, the job is dropped, and its responder with it, which answers the call.
         let _ = jobs.send(Job { until: self.shared.until(), run });
     }
 
-    /// Listens at a free port beside a server, in its thread.
+    /// Opens a listener at a free port of a server's address. Runs in the server's thread.
     fn listen_beside(&self, orders: &mut OrderChannel, number: u64) -> Result<(OwnedFd, SocketAddr), String> {
-        // What is late may be that it has moved.
+        // An overdue answer may be that to a `rebind`, which changes the address.
         orders.settle().map_err(|why| format!("not_forked: {why}"))?;
         let address = self.shared.table.lock().servers.get(&number).map(|entry| entry.address);
         let address = address.ok_or_else(|| format!("no_server: server {number} has ended"))?;
         listen_beside(address)
     }
 
-    /// Forks a server, in its thread. What goes wrong ends the copy, and nothing else.
+    /// Forks a server. Runs in the server's thread. A failure ends the copy, and leaves the parent as it was.
     fn forked(
         &self,
         slot: Slot,
@@ -158,7 +161,7 @@ impl Supervisor {
         (listener, address): (OwnedFd, SocketAddr),
         responder: &Responder<commands::Fork>,
     ) -> Result<(u64, u32), String> {
-        // One that comes late is none: nobody is at the other end of its line.
+        // A copy that appears after the time limit finds its line closed, and ends by itself.
         let failed = |why: &dyn std::fmt::Display| format!("not_forked: {why}");
         let (mut child, process) = parent.fork().map_err(|why| failed(&why))?;
         if self.shared.table.lock().knows(process) {
@@ -169,30 +172,29 @@ impl Supervisor {
             return Err(failed(&why));
         }
         if responder.is_cancelled() {
-            // Nobody would know of it. It ends by itself: nobody is at the other end of its line.
-            return Err(failed(&"nobody waits for the copy any more"));
+            // No client would know of the copy. It ends by itself, because its line is closed here.
+            return Err(failed(&NO_CLIENT));
         }
         let copy = self.add(slot, child, process, address, Some(number)).map_err(|error| failed(&error))?;
         if responder.is_cancelled() {
-            // Who asked may have gone before there was anything to end.
+            // The client went before the table had the copy, so nothing has ended the copy yet.
             self.end_copy(copy);
-            return Err(failed(&"nobody waits for the copy any more"));
+            return Err(failed(&NO_CLIENT));
         }
         Ok((copy, process))
     }
 
-    /// Ends a copy by force that does not answer: whether it hears that nobody is at the other end of its
-    /// line is not known.
+    /// Ends a copy by force if it did not answer in time: it may hang, and never notice that its line is closed.
     fn give_up(&self, process: u32, why: &OrderError) {
         let table = self.shared.table.lock();
         if matches!(why, OrderError::Late(_)) && !table.unknown.contains(&process) {
-            // It may have ended just now.
+            // An error means that it has ended.
             let _ = fork::kill(process);
         }
     }
 
-    /// Notes the outcome of an order, which may be late. The note holds the supervisor weakly, so an order
-    /// that is never answered does not keep it alive.
+    /// A callback that notes the outcome of an order in the table, however late the outcome is known. It holds
+    /// the supervisor weakly, so that an order that is never answered does not keep it alive.
     fn note(
         &self,
         number: u64,
@@ -202,16 +204,16 @@ impl Supervisor {
         move |is_done| {
             let Some(shared) = shared.upgrade() else { return };
             shared.change(number, |entry| note(entry, is_done));
-            // The caller that waits until only emancipated servers are left may have waited for this.
+            // `end` waits until only emancipated servers are left, and this may have been the last other one.
             shared.ring();
         }
     }
 }
 
-/// The refusal of an order: by its own word where nothing was changed.
-fn undone(word: &str, why: OrderError) -> String {
+/// The refusal of an order: its own code if it will not be carried out, and `not_yet` if it may be.
+fn undone(code: &str, why: OrderError) -> String {
     match why {
-        OrderError::Refused(why) => format!("{word}: {why}"),
-        OrderError::Late(why) => format!("not_yet: {why}; it may do as it was told when it comes to it"),
+        OrderError::Refused(why) => format!("{code}: {why}"),
+        OrderError::Late(why) => format!("not_yet: {why}; the server may still carry out the order"),
     }
 }
