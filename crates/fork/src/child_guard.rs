@@ -29,8 +29,8 @@ impl Drop for ChildGuard {
             // Another supervisor of this process may have reaped it already.
             let _ = fork::kill_group(leader);
             let _ = started.wait();
-            // The rest of the group is this process's to reap. One of it that may not be killed is waited for,
-            // so not here; if no thread starts, the rest stays unreaped until this process ends.
+            // The rest of the group is this process's to reap. One of it that may not be killed is waited
+            // for, so not here; if no thread starts, the rest stays unreaped until this process ends.
             let rest = move || fork::await_group(leader);
             let _ = std::thread::Builder::new().name("reaper".to_owned()).spawn(rest);
         }

@@ -30,7 +30,8 @@ pub enum Order {
     Listen(OwnedFd),
     /// Fork ([`Program::fork`]).
     Fork(Branch),
-    /// Answer the calls that were begun, and end. To be confirmed. Also the end of the line to the supervisor.
+    /// Answer the calls that were begun, and end. To be confirmed. Also the end of the line to the
+    /// supervisor.
     End,
 }
 
@@ -84,8 +85,8 @@ impl Program {
                     self.is_emancipated = true;
                     self.done()?;
                 }
-                // The kernel drops an attached descriptor for which this process has no room, and delivers the
-                // text alone.
+                // The kernel drops an attached descriptor for which this process has no room, and delivers
+                // the text alone.
                 ("listen" | "fork", None) => self.failed("out of descriptors")?,
                 _ => return Err(io::Error::new(io::ErrorKind::InvalidData, format!("an order {words:?}"))),
             }
@@ -232,8 +233,8 @@ fn listening(
     Ok(server)
 }
 
-/// Readable when there is an order, a signal, or work for a server. The line is left out once its other end is
-/// closed: it would stay readable.
+/// Readable when there is an order, a signal, or work for a server. The line is left out once its other end
+/// is closed: it would stay readable.
 fn watching(program: &Program, signals: &Signals, serving: &ServerSet) -> io::Result<Epoll> {
     let line = (!program.is_alone).then(|| program.as_fd());
     serving.watched(line.into_iter().chain([signals.as_fd()]))

@@ -4,8 +4,8 @@
 //! descendants, so it learns of the end of each process, also of one that a copy forked. Each server has a
 //! thread that carries out its orders and answers the control service's calls (`orders`).
 //!
-//! The table has what each process has confirmed. If a process does not answer in time and may still carry out
-//! the order, the call is refused with `not_yet`, and the table changes once the answer comes.
+//! The table has what each process has confirmed. If a process does not answer in time and may still carry
+//! out the order, the call is refused with `not_yet`, and the table changes once the answer comes.
 
 mod orders;
 mod reaper;
@@ -40,8 +40,8 @@ pub struct Options {
     pub servers_max: usize,
     /// How long a process may take to do what it is told, ending included, before it is given up.
     pub patience: Duration,
-    /// Gives the start up once it is readable, such as a descriptor of signals: the program is ended by force.
-    /// Without effect once the program listens.
+    /// Gives the start up once it is readable, such as a descriptor of signals: the program is ended by
+    /// force. Without effect once the program listens.
     pub cancel: Option<OwnedFd>,
 }
 
@@ -242,7 +242,8 @@ impl Supervisor {
     }
 
     /// Ends every server that was not emancipated: in good order, and by force those that have not ended in
-    /// time. A server that was ordered to outlive this process and has not answered yet is not ended by force.
+    /// time. A server that was ordered to outlive this process and has not answered yet is not ended by
+    /// force.
     pub fn end(&self) {
         let until = self.shared.until();
         {

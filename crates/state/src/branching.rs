@@ -1,8 +1,7 @@
-//! Forks that come and go: made of another as it is or once was, dropped, and forgotten once the drop is
-//! durable.
+//! Makes and drops forks. A dropped fork is forgotten once its drop is durable.
 //!
-//! Forks are made and dropped with `images` locked: no image is removed that a new fork would be rebuilt
-//! from, and none is noted of a fork that is dropped.
+//! Forks are made and dropped with `images` locked, so no image is removed that a new fork would be rebuilt
+//! from, and none is added for a dropped fork.
 //!
 //! *Checked by* `tests.rs`, and by the crash simulation.
 
@@ -17,8 +16,8 @@ use std::sync::Arc;
 use thalweg_log::{Commit, CommitError, Offset, Position, Receipt, Time};
 
 impl State {
-    /// A new fork that begins as `of` is, commits on their way included; the receipt says when it is durable.
-    /// Complexity: one log entry, however large the state.
+    /// Makes a fork of the current state of `of`, commits on their way included. The receipt says when the
+    /// fork is durable. Complexity: one log entry, however large the state.
     ///
     /// # Errors
     /// [`Error::NoFork`], [`Error::TooManyForks`], and what the log says.
@@ -27,8 +26,8 @@ impl State {
         self.branch(&parent, Fork::pending, None, time)
     }
 
-    /// A new fork that begins as `of` was when its log ended at `offset`. Complexity: that of [`State::at`];
-    /// it shares what it holds with the forks made of places nearby, and with `of`.
+    /// Makes a fork of the state of `of` when its log ended at `offset`. Complexity: that of [`State::at`].
+    /// The fork shares memory with `of`, and with forks of nearby offsets.
     ///
     /// # Errors
     /// [`Error::NoState`] when no commit ended there; else as [`State::fork`].
@@ -48,7 +47,7 @@ impl State {
         time: Time,
     ) -> Result<(ForkId, Receipt), Error> {
         let shared = &*self.shared;
-        // Held until the fork is known: nothing that it would be rebuilt from goes meanwhile.
+        // Locked until the fork is in the map: no image that it would be rebuilt from is removed meanwhile.
         let mut images = shared.images.lock();
         let limit = shared.options.logs_max;
         if shared.store.logs_count() >= limit {
@@ -75,7 +74,7 @@ impl State {
                 Ok((log, receipt)) => {
                     shared.options.log_observer.tell(&log);
                     let id = log.id();
-                    images.lean_as(parent.log.id(), at, &log, shared.options.history);
+                    images.use_as_parent(parent.log.id(), at, &log, shared.options.history);
                     shared.branches.lock().insert((parent.log.id(), id));
                     let fork = Fork::new(log, receipt.ticket, moment, parent.rooted(), at);
                     let fork = Arc::new(fork.of_past(past));
@@ -90,9 +89,8 @@ impl State {
         }
     }
 
-    /// Drops a fork. What it shares with others stays theirs. From now on it takes nothing, and nothing
-    /// pending is seen of it; what is committed of it is there until the drop is durable, which the receipt's
-    /// ticket says.
+    /// Drops a fork. Others keep what they share with it. From now on it accepts no writes, and has no
+    /// pending view; its committed view stays until the drop is durable, which the receipt's ticket says.
     ///
     /// # Errors
     /// [`Error::MainLine`], [`Error::NoFork`], and what the log says.
@@ -106,7 +104,7 @@ impl State {
             Some(log) => Err(log),
             None => Ok(self.find(fork)?),
         };
-        // Held until the fork is gone: no image is made of it meanwhile that nobody would remove.
+        // Locked until the fork is dropped: no image is added for it meanwhile that would never be removed.
         let mut images = self.shared.images.lock();
         let log = found.as_ref().map_or_else(|log| log, |fork| &fork.log);
         let parent = log.fork().map(|branch| branch.parent.id());
@@ -117,25 +115,25 @@ impl State {
                 store.delete(log, version, time, durable.watcher)?
             }
         };
-        // They come behind the drop in the store's one order. It is done, whatever the log says of them: what
-        // is left goes with the next image, or start.
+        // Its images are removed after the drop in the store's order. The drop is done even if that fails:
+        // then they are removed with the next image, or start.
         images.leave(fork);
         let _ = images.clear(store, time, durable.watcher);
         if let Some(parent) = parent {
             self.shared.branches.lock().remove(&(parent, fork));
         }
-        // From most forks none branched off.
+        // Most forks have no forks of their own.
         if log.is_tombstone() {
             self.orphan(&images, fork);
         }
         drop((images, found));
-        // No owner of the fork is left here: the last one frees all its keys.
+        // The last owner of the fork frees all its keys, so none is left here.
         self.forget(fork, receipt.ticket);
         Ok(receipt)
     }
 
-    /// Forks that branched off one that is dropped are replayed from an image now, and no longer from where
-    /// its replay brought them. Complexity: a look at each of them.
+    /// The forks of a dropped fork are replayed from an image from now on, and no longer from where they
+    /// branched off. Complexity: a look at each of them.
     fn orphan(&self, images: &Images, dropped: ForkId) {
         let branches = self.shared.branches.lock();
         let children: Vec<_> = branches.range((dropped, 0)..=(dropped, ForkId::MAX)).copied().collect();
@@ -146,7 +144,7 @@ impl State {
             if let Ok(child) = self.find(child)
                 && let Some(branch) = child.log.fork()
             {
-                child.has_no_parent(branch.at, images.leaned_on(child.log.id()).unwrap_or(0));
+                child.has_no_parent(branch.at, images.offset_used_by(child.log.id()).unwrap_or(0));
             }
         }
     }
@@ -156,13 +154,12 @@ impl State {
     fn forget(&self, fork: ForkId, ticket: Position) {
         let shared = Arc::downgrade(&self.shared);
         self.when(ticket, move |told| {
-            // Whether the drop lasts is not known of a store that failed.
+            // If the store failed, it is unknown whether the drop lasts.
             if let (Ok(()), Some(shared)) = (told, shared.upgrade()) {
                 let gone = shared.forks.write().remove(&fork);
                 let unreadable = shared.unreadable.write().remove(&fork);
                 drop(unreadable);
-                // Neither the thread that announces what is durable nor a reactor that serves others must
-                // spend long here.
+                // This thread announces what is durable, or is a reactor: it must not be busy for long.
                 if gone.as_ref().is_some_and(|gone| gone.is_large()) {
                     shared.background_drop.add(gone);
                 }

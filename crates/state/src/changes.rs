@@ -1,4 +1,4 @@
-//! Changes to a state: of one key the last one counts.
+//! Changes to a state. Of several changes to a key the last one counts.
 
 use crate::map::{Key, Value};
 use std::collections::BTreeMap;
@@ -24,13 +24,13 @@ impl Change {
     }
 }
 
-/// Whatever says each key that changes and what it holds from there on, in the order of the keys, as often as
-/// it is asked.
+/// Anything that can be iterated over, more than once, as each changed key and its new value (`None` if the
+/// key was deleted), in the order of the keys.
 pub(crate) trait EachChange<'c>: IntoIterator<Item = (&'c Key, Option<&'c Value>)> + Copy {}
 
 impl<'c, C: IntoIterator<Item = (&'c Key, Option<&'c Value>)> + Copy> EachChange<'c> for C {}
 
-/// Changes, each key's last one, in the order of the keys.
+/// The last change of each key, in the order of the keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Changes {
     keys: BTreeMap<Key, Option<Value>>,
@@ -47,7 +47,7 @@ impl Changes {
         self.keys.insert(key, None);
     }
 
-    /// Adds one behind the others.
+    /// Adds a change after the others.
     pub fn push(&mut self, change: Change) {
         match change {
             Change::Put(key, value) => self.put(key, value),
@@ -55,12 +55,12 @@ impl Changes {
         }
     }
 
-    /// What a key holds by these: `Some(None)` for nothing, `None` when they do not say.
+    /// The change of a key: `Some(None)` if it is deleted, `None` if it does not change.
     pub fn get(&self, key: &str) -> Option<Option<&Value>> {
         self.keys.get(key).map(Option::as_ref)
     }
 
-    /// Each key and what it holds by these.
+    /// Each changed key and its new value, `None` if it is deleted.
     pub fn iter(&self) -> impl Iterator<Item = (&Key, Option<&Value>)> {
         self.into_iter()
     }

@@ -1,4 +1,4 @@
-//! Images written while commits go on, and what they make superfluous.
+//! Writes images while commits go on, and removes what they replace.
 
 use crate::error::Error;
 use crate::fork::{Fork, View};
@@ -9,15 +9,15 @@ use std::sync::Arc;
 use thalweg_log::{Commit, Offset, Time};
 
 impl State {
-    /// Writes images of the forks that would take long to replay, and removes those that are needed no more.
-    /// To be called now and then, on a thread that may take long. Returns of how many forks it wrote images.
-    /// Complexity: a walk over all that such a fork holds.
+    /// Writes images of the forks that would take long to replay, and removes those that are no longer
+    /// needed. Call it now and then, on a thread that may be busy for long. Returns how many forks were due.
+    /// Complexity: for each of them, all its entries.
     ///
     /// # Errors
-    /// What the log says of the first fork whose image cannot be written; those of the others are, and
-    /// nothing is lost by it.
+    /// What the log says of the first fork whose image cannot be written. Those of the others are written all
+    /// the same, and nothing is lost.
     pub fn maintain(&self, time: Time) -> Result<usize, Error> {
-        // Somebody else is at it.
+        // Another thread does it.
         let Some(_alone) = self.shared.imaging.try_lock() else { return Ok(0) };
         let limit = self.shared.options.image_bytes;
         let due: Vec<_> = self.all().values().filter(|fork| fork.behind() >= limit).cloned().collect();
@@ -32,13 +32,13 @@ impl State {
         outcome
     }
 
-    /// Whether [`State::maintain`] would have something to do.
+    /// Whether a fork is due for an image ([`State::maintain`]).
     pub fn is_due(&self) -> bool {
         let limit = self.shared.options.image_bytes;
         self.all().values().any(|fork| fork.behind() >= limit)
     }
 
-    /// Writes an image of what is committed of a fork now; where that ends.
+    /// Writes an image of a fork's committed state. Returns where its log ends there.
     ///
     /// # Errors
     /// [`Error::NoFork`], and what the log says.
@@ -50,13 +50,13 @@ impl State {
     /// The caller holds `imaging`: images are written one at a time.
     fn write_image(&self, fork: &Arc<Fork>, time: Time) -> Result<Offset, Error> {
         let shared = &*self.shared;
-        // Nothing is made of one that was dropped.
+        // A dropped fork has no image written.
         fork.pending()?;
         let (moment, prefix) = (fork.moment(View::Committed)?, image_prefix(&shared.name));
         let (offset, watcher) = (moment.offset, shared.durable.watcher);
         let there = {
             let mut images = shared.images.lock();
-            // What is spent may stand where the new one is to be.
+            // A spent image may have the name of the new one.
             let _ = images.clear(&shared.store, time, watcher);
             images.has(fork.log.id(), offset)
         };
@@ -69,7 +69,7 @@ impl State {
                     shared.images.lock().add(image);
                 }
                 Err((error, half)) => {
-                    // The room that it took is others' again.
+                    // Frees the space that it took.
                     let mut images = shared.images.lock();
                     half.into_iter().for_each(|half| images.spend(&shared.store, half, time, watcher));
                     return Err(error.into());
@@ -77,21 +77,21 @@ impl State {
             }
         }
         fork.has_image(offset);
-        // All of this comes behind the image in the store's one order: a crash that keeps it keeps the image.
-        // No fork is made meanwhile that would need what goes.
+        // All of this follows the image in the store's order, so a crash that keeps any of it keeps the
+        // image. With the lock, no fork is made meanwhile that would need what is removed.
         let mut images = shared.images.lock();
         let trimmed = self.trim(fork, offset, time);
         if !fork.is_dropped() {
-            images.lean(&fork.log, shared.options.history);
+            images.use_best(&fork.log, shared.options.history);
         }
-        // Of a fork that was dropped meanwhile this one goes, too.
+        // If the fork was dropped meanwhile, this image is removed, too.
         written.iter().for_each(|image| images.settle(image));
         images.settle_once();
         images.clear(&shared.store, time, watcher)?;
         trimmed.map(|()| offset)
     }
 
-    /// Lets go of the entries that an image stands for, where they are not kept.
+    /// Trims the entries that an image replaces, unless history is kept.
     fn trim(&self, fork: &Fork, offset: Offset, time: Time) -> Result<(), Error> {
         let Shared { store, durable, options, .. } = &*self.shared;
         if options.history == History::Trimmed && fork.log.staged().is_some_and(|s| s.first < offset) {
@@ -101,8 +101,8 @@ impl State {
         Ok(())
     }
 
-    /// Counts what forks have use for, those that cannot be read included.
+    /// Chooses the images that each fork uses, forks included that cannot be read.
     pub(crate) fn count_uses(&self, images: &mut Images) {
-        images.lean_all(self.logs(), self.shared.options.history);
+        images.use_all(self.logs(), self.shared.options.history);
     }
 }

@@ -85,7 +85,8 @@ impl<C: Call> Session<C> {
     /// Begins a session on a fork, with a lease of `lease`, or of 30 seconds.
     ///
     /// # Errors
-    /// [`RefusalCode::NoFork`], [`RefusalCode::SessionsFull`], [`RefusalCode::BadLease`]; there was no answer.
+    /// [`RefusalCode::NoFork`], [`RefusalCode::SessionsFull`], [`RefusalCode::BadLease`]; there was no
+    /// answer.
     pub fn open(call: C, fork: &str, lease: Option<Duration>) -> SessionResult<Self, C> {
         let mut state = StateClient::new(call);
         let lease_ms = lease.map(|lease| u32::try_from(lease.as_millis()).unwrap_or(u32::MAX));
@@ -98,7 +99,8 @@ impl<C: Call> Session<C> {
     /// begins anew.
     ///
     /// # Errors
-    /// [`RefusalCode::SessionLost`], [`RefusalCode::SessionExpired`]: what was not committed is gone. There was no answer.
+    /// [`RefusalCode::SessionLost`], [`RefusalCode::SessionExpired`]: what was not committed is gone. There
+    /// was no answer.
     pub fn rejoin(call: C, token: &str) -> SessionResult<(Self, bool), C> {
         let mut state = StateClient::new(call);
         let joined = state.rejoin(&StateRejoin { session: token.into() })?;
@@ -136,8 +138,9 @@ impl<C: Call> Session<C> {
     /// a snapshot or began.
     ///
     /// # Errors
-    /// [`RefusalCode::Conflict`]: others committed meanwhile, roll back and do it again. [`RefusalCode::SessionLost`],
-    /// [`RefusalCode::SessionExpired`]; what the log says; there was no answer: then ask again, it commits once.
+    /// [`RefusalCode::Conflict`]: others committed meanwhile, roll back and do it again.
+    /// [`RefusalCode::SessionLost`], [`RefusalCode::SessionExpired`]; what the log says; there was no answer:
+    /// then ask again, it commits once.
     pub fn commit(&mut self) -> SessionResult<u64, C> {
         Ok(self.state.commit(&StateCommit { session: (&*self.token).into() })?.offset)
     }
@@ -145,7 +148,8 @@ impl<C: Call> Session<C> {
     /// Forgets what was written since the snapshot, and the snapshot.
     ///
     /// # Errors
-    /// [`RefusalCode::NoSnapshot`], [`RefusalCode::SessionLost`], [`RefusalCode::SessionExpired`]; there was no answer.
+    /// [`RefusalCode::NoSnapshot`], [`RefusalCode::SessionLost`], [`RefusalCode::SessionExpired`]; there was
+    /// no answer.
     pub fn rollback(&mut self) -> SessionResult<(), C> {
         self.state.rollback(&StateRollback { session: (&*self.token).into() })?;
         Ok(())
@@ -163,8 +167,8 @@ impl<C: Call> Session<C> {
     /// A key holds a value from here on.
     ///
     /// # Errors
-    /// [`RefusalCode::BadKey`], [`RefusalCode::TooMuch`], [`RefusalCode::SessionsFull`]; the session has ended; there was no
-    /// answer.
+    /// [`RefusalCode::BadKey`], [`RefusalCode::TooMuch`], [`RefusalCode::SessionsFull`]; the session has
+    /// ended; there was no answer.
     pub fn put(&mut self, key: &str, value: &[u8]) -> SessionResult<(), C> {
         let request = StatePut { place: (&*self.token).into(), key: key.into(), value: value.into() };
         self.state.put(&request)?;

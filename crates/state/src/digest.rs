@@ -1,5 +1,5 @@
-//! A digest of a set of entries that follows changes: two replicas that hold the same have the same root, and
-//! it takes a time proportional to what changed, not to what there is, to bring it up to date.
+//! An incremental digest of a set of entries. Two replicas with the same entries have the same root. Updating
+//! it takes time in proportion to what changed, not to the size of the set.
 //!
 //! LtHash (Bellare and Micciancio 1997; parameters of Lewi, Kim, Maykov and Weis 2019, "Securing update
 //! propagation with homomorphic hashing"): each entry is hashed to 1,024 words of 16 bits, and the digest is
@@ -11,13 +11,13 @@ use std::ops::Bound;
 use std::thread::Builder;
 
 const LANES: usize = 1_024;
-/// Entries that are worth a thread.
+/// The fewest entries for which a thread is started.
 const PART_MIN: usize = 4_096;
 
 /// What a state is compared by: 32 bytes.
 pub type Root = [u8; 32];
 
-/// The sum.
+/// The digest of a set of entries: the sum of their hashes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Digest {
     lanes: Box<[u16; LANES]>,
@@ -30,8 +30,8 @@ impl Default for Digest {
 }
 
 impl Digest {
-    /// The digest of everything a map holds. That of a large one is reckoned on all processors, as far as the
-    /// system gives threads.
+    /// The digest of a map. That of a large one is computed on all processors, as far as the system starts
+    /// threads.
     pub fn of(map: &Map) -> Self {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         Self::on(threads, || Builder::new().name("root".to_owned()), map)
@@ -46,7 +46,7 @@ impl Digest {
             let others: Vec<_> = parts.map(begin).collect();
             let mut digest = Self::sum(own);
             for (part, other) in others {
-                // A thread that there was not, or that did not come to its end, leaves its part to this one.
+                // This thread does the part of a thread that did not start, or did not finish.
                 let sum = other.and_then(|other| other.join().ok());
                 digest.join(&sum.unwrap_or_else(|| Self::sum(part)));
             }
@@ -64,7 +64,7 @@ impl Digest {
         self.lanes.iter_mut().zip(&*other.lanes).for_each(|(lane, more)| *lane = lane.wrapping_add(*more));
     }
 
-    /// Follows `changes` of `before`.
+    /// Updates the digest of `before` to that of `before` with `changes`.
     pub fn follow<'c>(
         &mut self,
         before: &Map,
@@ -104,7 +104,7 @@ impl Digest {
     }
 }
 
-/// An entry's own words. The key's length in front keeps `("ab", "c")` apart from `("a", "bc")`.
+/// The hash of an entry, as words. The key's length in front keeps `("ab", "c")` apart from `("a", "bc")`.
 fn words(key: &str, value: &Value) -> impl Iterator<Item = u16> {
     let mut hasher = blake3::Hasher::new();
     hasher.update(&(key.len() as u64).to_le_bytes());

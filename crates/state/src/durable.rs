@@ -13,34 +13,34 @@ use thalweg_log::{CommitError, Durability, LogId, Position, Store, Watch, Watche
 use thalweg_queue::{Admission, ByTicket};
 use thalweg_sync::contain::contain;
 
-/// Called once what it waits for is durable, or can no longer become so.
+/// Called once what it waits for is durable, or never will be.
 type Callback = Box<dyn FnOnce(Result<(), CommitError>) + Send>;
 
-/// Is told what becomes durable, after the state has taken note of it. Must not block.
+/// Is told what becomes durable, after the committed views have advanced. Must not block.
 pub trait DurabilityListener: Send + Sync {
     /// Every receipt with a ticket up to this one is durable, and what it wrote is committed.
     fn complete(&self, up_to: Position);
-    /// The store failed: what becomes of receipts that are not complete is not known, and nothing follows.
+    /// The store failed: the outcome of receipts that are not complete is unknown. No further call follows.
     fn failed(&self);
 }
 
-/// What is on its way.
+/// Commits that are not durable yet, and what waits for them.
 pub(crate) struct Durable {
     store: Store,
-    /// None where commits are durable, as far as they ever are, when they are made.
+    /// None for a store that does not sync: its commits are complete as soon as they are made.
     pub(crate) watcher: Option<WatcherId>,
-    /// Forks with commits on their way. The waiters hear of a failure, not this list.
+    /// Forks with commits on their way. A failure is told to the waiters only.
     under_way: Mutex<ByTicket<Arc<Fork>>>,
     waiting: Mutex<ByTicket<Callback>>,
     listeners: RwLock<Vec<Weak<dyn DurabilityListener>>>,
 }
 
 impl Durable {
-    /// Over a store; one that tells what becomes durable has to have a place for one more to be told.
+    /// Watches a store, which may refuse one more watcher.
     pub(crate) fn over(store: &Store) -> Result<Arc<Self>, Error> {
-        let ear = Arc::new(Ear(Mutex::new(Weak::new())));
+        let watch = Arc::new(Watcher(Mutex::new(Weak::new())));
         let watcher = match store.durability() {
-            Durability::Sync => Some(store.watcher(ear.clone()).ok_or(Error::Crowded)?),
+            Durability::Sync => Some(store.watcher(watch.clone()).ok_or(Error::Crowded)?),
             Durability::Os | Durability::Memory => None,
         };
         let durable = Arc::new(Self {
@@ -50,24 +50,24 @@ impl Durable {
             waiting: Mutex::default(),
             listeners: RwLock::default(),
         });
-        *ear.0.lock() = Arc::downgrade(&durable);
+        *watch.0.lock() = Arc::downgrade(&durable);
         Ok(durable)
     }
 
-    /// Whether everything up to a ticket is durable; then it is committed too. If not, the store tells this
-    /// once it is.
+    /// Whether everything up to a ticket is durable; then the committed views show it. If it is not, the
+    /// store announces it later.
     ///
     /// # Errors
-    /// The store failed, and it never will be.
+    /// The store failed, so it never will be.
     pub(crate) fn is(&self, ticket: Position) -> Result<bool, CommitError> {
         let is_durable = self.store.wait_for(ticket, self.watcher)? == 0;
         if is_durable {
-            self.take_note(self.store.durable());
+            self.advance(self.store.durable());
         }
         Ok(is_durable)
     }
 
-    /// A fork has a commit on its way, from which on `show` lets it be seen.
+    /// Notes that a fork has a commit on its way, and publishes it with `show`.
     pub(crate) fn note<R>(&self, ticket: Position, fork: Arc<Fork>, show: impl FnOnce() -> R) -> R {
         let mut under_way = self.under_way.lock();
         // Both under the lock: a reader that sees the commit finds it noted, and the thread that announces it
@@ -81,12 +81,12 @@ impl Durable {
         };
         drop(under_way);
         drop((before, stands));
-        // It may have become durable before it was noted. The waiters hear of an error.
+        // It may have become durable before it was noted. An error is told to the waiters.
         let _ = self.is(ticket);
         shown
     }
 
-    /// For as long as this is held nothing is noted.
+    /// Prevents commits from being noted while it is held.
     #[cfg(test)]
     pub(crate) fn stand_still(&self) -> impl Drop {
         self.under_way.lock()
@@ -109,7 +109,7 @@ impl Durable {
         }
     }
 
-    /// Tells `listener` for as long as it is there.
+    /// Adds a listener, which is told until it is dropped.
     pub(crate) fn listen(&self, listener: Weak<dyn DurabilityListener>) {
         let mut listeners = self.listeners.write();
         listeners.retain(|listener| listener.strong_count() > 0);
@@ -117,7 +117,7 @@ impl Durable {
     }
 
     fn complete(&self, up_to: Position) {
-        self.take_note(up_to);
+        self.advance(up_to);
         let done: Vec<_> = self.waiting.lock().complete(up_to).collect();
         done.into_iter().for_each(|callback| contain(|| callback(Ok(()))));
         self.tell(|listener| listener.complete(up_to));
@@ -129,13 +129,13 @@ impl Durable {
         self.tell(|listener| listener.failed());
     }
 
-    /// Moves what is committed, fork by fork.
-    fn take_note(&self, up_to: Position) {
+    /// Advances the committed view of each fork.
+    fn advance(&self, up_to: Position) {
         let mut under_way = self.under_way.lock();
         // Under the lock: a thread that finds nothing pending has to find it committed.
         let before: Vec<_> = under_way.complete(up_to).map(|fork| (fork.complete(up_to), fork)).collect();
         drop(under_way);
-        // The last to hold a state may have much to let go of.
+        // Dropped without the lock: the last owner of a state may have much to free.
         drop(before);
     }
 
@@ -152,15 +152,15 @@ impl Drop for Durable {
     }
 }
 
-/// What is said of a commit that a store which failed had not made durable.
+/// The error for a commit that was not durable when the store failed.
 fn unknown() -> CommitError {
-    CommitError::Failed("what became of the commit is not known".to_owned())
+    CommitError::Failed("whether the commit lasts is not known".to_owned())
 }
 
-/// What the store tells, for as long as there is a state.
-struct Ear(Mutex<Weak<Durable>>);
+/// Passes on what the store announces, until the state is dropped.
+struct Watcher(Mutex<Weak<Durable>>);
 
-impl Watch for Ear {
+impl Watch for Watcher {
     fn complete(&self, up_to: Position) {
         let durable = self.0.lock().upgrade();
         if let Some(durable) = durable {

@@ -1,13 +1,13 @@
-//! What can go wrong.
+//! The errors of a state.
 
 use crate::state::ForkId;
 use thalweg_log::{CommitError, Offset, ReadError};
 use thiserror::Error as ThisError;
 
-/// Why something was not done. Unless it says otherwise nothing was changed.
+/// Why a call failed. Unless a variant says otherwise, nothing was changed.
 #[derive(Debug, ThisError)]
 pub enum Error {
-    /// There is no such fork, any more or yet.
+    /// There is no such fork: it was dropped, or never made.
     #[error("there is no fork {0}: it was dropped, or never made")]
     NoFork(ForkId),
     /// The main line cannot be dropped.
@@ -18,7 +18,7 @@ pub enum Error {
         "the store has {limit} streams, forks among them, and there may be no more: drop a fork, or delete a stream"
     )]
     TooManyForks {
-        /// Logs there may be.
+        /// The most logs that the store may have.
         limit: u64,
     },
     /// A rollback without a snapshot.
@@ -31,29 +31,29 @@ pub enum Error {
     Conflict {
         /// The fork.
         fork: ForkId,
-        /// Where it was when the snapshot was taken, or where it was said to be.
+        /// Where its log ended at the snapshot, or should have ended.
         base: Offset,
-        /// Where it is.
+        /// Where its log ends.
         tail: Offset,
     },
     /// A key that is empty or too long.
     #[error("a key is text of 1 to {limit} bytes; this one has {length}")]
     Key {
-        /// Bytes it has.
+        /// Its length in bytes.
         length: usize,
-        /// Bytes it may have.
+        /// The longest that a key may be, in bytes.
         limit: usize,
     },
     /// An offset at which no commit of the fork ended.
-    #[error("fork {fork} has no state at offset {offset}: no commit ended there, or its history was let go")]
+    #[error("fork {fork} has no state at offset {offset}: no commit ended there, or its history was trimmed")]
     NoState {
         /// The fork.
         fork: ForkId,
         /// The offset asked for.
         offset: Offset,
     },
-    /// The log holds something that is no change.
-    #[error("the entry at offset {offset} of fork {fork} is no change of a state: {why}")]
+    /// The log has an entry that is not a change of a state.
+    #[error("the entry at offset {offset} of fork {fork} is not a change of a state: {why}")]
     Foreign {
         /// The fork.
         fork: ForkId,
@@ -67,9 +67,9 @@ pub enum Error {
         "a session may hold {limit} bytes beside its snapshot, and these would make it {bytes}: commit earlier"
     )]
     TooMuch {
-        /// Bytes there would be.
+        /// Bytes that it would hold.
         bytes: usize,
-        /// Bytes there may be.
+        /// Bytes that it may hold.
         limit: usize,
     },
     /// More than all sessions together may hold beside their snapshots.
@@ -78,17 +78,17 @@ pub enum Error {
          commit or roll back, or let leases end"
     )]
     NoRoom {
-        /// Bytes that were to be held.
+        /// Bytes that were asked for.
         bytes: usize,
-        /// Bytes there may be in all.
+        /// Bytes that all sessions may hold.
         limit: usize,
     },
-    /// An image does not have the root that it says it has.
+    /// An image does not have its recorded root.
     #[error("the image of fork {fork} at offset {offset} does not have the root it was written with")]
     Root {
         /// The fork.
         fork: ForkId,
-        /// Where it was then.
+        /// Where its log ended then.
         offset: Offset,
     },
     /// A fork's log is damaged, and no image replaces the damaged part.
@@ -101,7 +101,7 @@ pub enum Error {
     },
     /// The store has as many watchers as it allows.
     #[error(
-        "the store announces to no more than it does: close another state, or open this one over a store of its own"
+        "the store has as many watchers as it allows: close another state, or open this one over a store of its own"
     )]
     Crowded,
     /// The log did not take the commit; see there whether it may have been applied.

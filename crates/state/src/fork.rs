@@ -1,6 +1,6 @@
-//! One fork: its log, and what that comes to.
+//! One fork: its log, and the state that the log's entries result in.
 //!
-//! Writers of a fork take turns under `line`, for as long as an entry takes to be made and appended. They
+//! Writers of a fork exclude each other with `writing`, held while an entry is encoded and appended. They
 //! publish the result under `views`, a lock that is held only to copy a few words: a reader never waits for a
 //! writer.
 //!
@@ -20,12 +20,12 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use thalweg_log::{Commit, CommitError, Log, Offset, Position, Receipt, Store, Time};
 
-/// Which of a fork's states is meant.
+/// Which state of a fork is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum View {
     /// Every commit that is durable.
     Committed,
-    /// And those on their way to the disk.
+    /// Those, and the commits on their way to the disk.
     Pending,
 }
 
@@ -36,12 +36,12 @@ pub(crate) struct Moment {
     pub(crate) offset: Offset,
 }
 
-/// A state whose digest is known, shared with the forks that were made since. It is several times as large as
-/// an otherwise small fork, so there is none before the first root is asked for.
+/// A state and its digest, shared with the forks that were made since. It is several times as large as an
+/// otherwise small fork, so a fork has none until its first root is asked for.
 pub(crate) type Rooted = Arc<(Map, Digest)>;
 
-/// The digest of a map, reckoned from one that is known. Complexity: what changed since, or every key where
-/// none is known.
+/// The digest of a map, computed from a known one. Complexity: what changed since, or every key if none is
+/// known.
 pub(crate) fn rooted(before: Option<Rooted>, map: &Map) -> Rooted {
     let digest = match before {
         Some(before) if before.0.is_same(map) => return before,
@@ -62,14 +62,15 @@ pub(crate) const LARGE_KEYS: usize = 10_000;
 #[derive(Debug)]
 pub(crate) struct Fork {
     pub(crate) log: Arc<Log>,
-    line: Mutex<()>,
+    writing: Mutex<()>,
     views: Mutex<Views>,
-    /// The newest state whose root was asked for, and where the log ended then: the next root is reckoned
-    /// from it. A session's snapshot that the fork has left behind keeps its own ([`Fork::digest_apart`]).
+    /// The newest state whose root was asked for, and where the log ended then: the next root is computed
+    /// from it. A session's snapshot of an older state keeps its own digest ([`Fork::digest_apart`]).
     rooted: Mutex<Option<(Offset, Rooted)>>,
-    /// The past state that it was made of, shared with other forks made at the same place.
+    /// The past state from which it was forked, shared with other forks of the same offset.
     past: Option<Arc<Map>>,
-    /// From where on it would be replayed: its newest image, or where its parent's replay brings it.
+    /// Where its replay would begin: at its newest image, or where it branched off, if its parent is
+    /// replayed.
     imaged: Mutex<Offset>,
 }
 
@@ -79,16 +80,16 @@ struct Views {
     committed: Option<Moment>,
     /// `None` once it is dropped.
     pending: Option<Moment>,
-    /// What becomes committed at which ticket, of a drop nothing.
+    /// The next committed states, each with the ticket at which it becomes so; `None` for a drop.
     under_way: VecDeque<(Position, Option<Moment>)>,
-    /// What a dropped fork had committed. Freeing it may take long, so it is freed with the fork, where
-    /// no call waits for that.
+    /// The last committed state of a dropped fork. Freeing it may take long, so it is freed with the fork,
+    /// where no call waits for that.
     last: Option<Moment>,
 }
 
 impl Views {
-    /// Makes a state the committed one, or, without one, drops the fork. What was committed before is the
-    /// caller's to let go of, unless the fork was dropped.
+    /// Makes a state the committed one; `None` is a drop. Returns the state before for the caller to free,
+    /// unless it is a drop.
     fn commit(&mut self, now: Option<Moment>) -> Option<Moment> {
         let is_dropped = now.is_none();
         let before = std::mem::replace(&mut self.committed, now);
@@ -101,7 +102,7 @@ impl Views {
 }
 
 impl Fork {
-    /// A fork that begins as `moment`, which is durable when `born` is.
+    /// A fork whose first state is `moment`; its creation is durable at the ticket `born`.
     pub(crate) fn new(
         log: Arc<Log>,
         born: Position,
@@ -115,7 +116,7 @@ impl Fork {
         let views = Views { committed, pending, under_way, last: None };
         Self {
             log,
-            line: Mutex::new(()),
+            writing: Mutex::new(()),
             views: Mutex::new(views),
             rooted: Mutex::new(rooted.map(|rooted| (0, rooted))),
             past: None,
@@ -123,16 +124,16 @@ impl Fork {
         }
     }
 
-    /// The same, made of a state of long ago.
+    /// The same, forked from a past state.
     pub(crate) fn of_past(self, past: Option<Arc<Map>>) -> Self {
         Self { past, ..self }
     }
 
-    /// The state as of now. Complexity: constant; nothing is copied.
+    /// The current state in a view. Complexity: constant; nothing is copied.
     ///
     /// # Errors
-    /// [`Error::NoFork`] where what is durable is asked for, and its creation is not, or its drop is; of what
-    /// is pending once it is dropped.
+    /// [`Error::NoFork`]: in the committed view before its creation is durable and once its drop is; in the
+    /// pending view once it is dropped.
     pub(crate) fn moment(&self, view: View) -> Result<Moment, Error> {
         let views = self.views.lock();
         let moment = match view {
@@ -142,7 +143,7 @@ impl Fork {
         moment.clone().ok_or(Error::NoFork(self.log.id()))
     }
 
-    /// The state with everything that is on its way.
+    /// The current state in the pending view.
     ///
     /// # Errors
     /// [`Error::NoFork`].
@@ -155,8 +156,8 @@ impl Fork {
         self.views.lock().pending.is_none()
     }
 
-    /// What it was when its log ended at an offset, if that is committed, on its way or pending. Complexity:
-    /// a look at each commit that is on its way.
+    /// The state when the log ended at an offset, if that is the committed state, the pending one, or one on
+    /// its way. Complexity: the number of commits on their way.
     pub(crate) fn recent(&self, offset: Offset) -> Option<Map> {
         let views = self.views.lock();
         let under_way = views.under_way.iter().map(|(_, moment)| moment);
@@ -164,7 +165,7 @@ impl Fork {
         moments.find(|moment| moment.offset == offset).map(|moment| moment.map.clone())
     }
 
-    /// The ticket at which all of its line up to an offset is durable, 0 where it is; `None` beyond its end.
+    /// The ticket at which its log is durable up to an offset, 0 if it is now; `None` beyond the log's end.
     ///
     /// # Errors
     /// [`Error::NoFork`].
@@ -183,7 +184,7 @@ impl Fork {
         self.digest(moment).1.root()
     }
 
-    /// Whether a root of this fork takes at most `most` entries to be hashed.
+    /// Whether computing the root of a state of this fork hashes at most `most` entries.
     pub(crate) fn is_near(&self, map: &Map, most: usize) -> bool {
         match self.rooted() {
             Some(before) if before.0.is_same(map) => true,
@@ -192,8 +193,8 @@ impl Fork {
         }
     }
 
-    /// The digest of a session's snapshot, for the session to keep. Where the fork has gone on since, it is
-    /// not remembered here: it may come to be the last reference to all that was overwritten.
+    /// The digest of a session's snapshot, for the session to keep. If the fork has changed since, the fork
+    /// does not keep it: it could become the last reference to everything that was overwritten.
     pub(crate) fn digest_apart(&self, moment: &Moment) -> Rooted {
         let committed = self.views.lock().committed.as_ref().map(|committed| committed.offset);
         match committed.is_none_or(|committed| committed > moment.offset) {
@@ -202,38 +203,38 @@ impl Fork {
         }
     }
 
-    /// The digest of a state of this fork, which is remembered if none of a newer one is. Complexity: what
-    /// differs from the newest one that was asked for.
+    /// The digest of a state of this fork, kept unless that of a newer state is. Complexity: what differs
+    /// from the kept one.
     pub(crate) fn digest(&self, moment: &Moment) -> Rooted {
-        // Reckoned on a copy, without the lock: roots that are asked for at once do not wait for each other.
+        // Computed from a copy, without the lock: concurrent roots do not wait for each other.
         let rooted = rooted(self.rooted(), &moment.map);
         let mut newest = self.rooted.lock();
         let is_newest = newest.as_ref().is_none_or(|(offset, _)| *offset <= moment.offset);
         let before = if is_newest { newest.replace((moment.offset, rooted.clone())) } else { None };
         drop(newest);
-        // The last to hold a state may have much to let go of.
+        // Dropped without the lock: the last owner of a state may have much to free.
         drop(before);
         rooted
     }
 
-    /// How many bytes of its log, and of what it inherits, opening would have to replay.
+    /// How many bytes of its log, inherited ones included, an opening would replay.
     pub(crate) fn behind(&self) -> u64 {
         let imaged = *self.imaged.lock();
         let views = self.views.lock();
         match (&views.committed, &views.pending) {
             (Some(moment), Some(_)) => moment.offset - imaged,
-            // It will not be opened.
+            // It is dropped, so it will not be opened.
             _ => 0,
         }
     }
 
-    /// It has an image there.
+    /// Notes its image at an offset.
     pub(crate) fn has_image(&self, offset: Offset) {
         *self.imaged.lock() = offset;
     }
 
-    /// Its parent, whose replay brought it to where it branched off, is dropped: without an image of its own
-    /// it is replayed from there by itself.
+    /// Notes that its parent is dropped. Its replay no longer begins where it branched off, but at `imaged`,
+    /// unless it has an image of its own.
     pub(crate) fn has_no_parent(&self, branched: Offset, imaged: Offset) {
         let mut known = self.imaged.lock();
         if *known == branched {
@@ -241,13 +242,12 @@ impl Fork {
         }
     }
 
-    /// What is needed to reckon roots from.
+    /// The state and digest that the next root is computed from.
     pub(crate) fn rooted(&self) -> Option<Rooted> {
         self.rooted.lock().as_ref().map(|(_, rooted)| rooted.clone())
     }
 
-    /// Commits changes as one entry, if the fork is where `expected` says. What changes nothing makes no
-    /// entry.
+    /// Commits changes as one entry, if the log ends at `expected`. Changes without an effect make no entry.
     ///
     /// # Errors
     /// [`Error::Conflict`], and what the log says.
@@ -258,7 +258,7 @@ impl Fork {
         expected: Option<Offset>,
         time: Time,
     ) -> Result<Receipt, Error> {
-        let _line = self.line.lock();
+        let _writing = self.writing.lock();
         let staged = self.log.staged().ok_or(Error::NoFork(self.log.id()))?;
         let Moment { mut map, offset: tail } = self.pending()?;
         if staged.tail != tail {
@@ -273,12 +273,12 @@ impl Fork {
         let mut payload = Vec::new();
         journal::encode(place.kind, &map, changes, tail, &mut payload);
         if payload.is_empty() {
-            // It leans on what others wrote, so it is as durable as that.
+            // The answer depends on the commits before it, so it is durable when they are.
             let ticket = self.views.lock().under_way.back().map_or(0, |(ticket, _)| *ticket);
             return Ok(Receipt { ticket, first: tail, next: tail });
         }
-        // Before others can read the entry: a client that sees it in the stream and then asks here finds it,
-        // but for the shortest possible gap.
+        // Applied before others can read the entry, to keep the time short in which a client that saw it in
+        // the stream does not find it here.
         map.extend(changes);
         let commit = Commit { payload: &payload, suffix: b",", time, ..Commit::default() };
         let receipt = place.store.commit(&self.log, staged.version, &commit, place.durable.watcher)?;
@@ -286,19 +286,19 @@ impl Fork {
         Ok(receipt)
     }
 
-    /// Drops it, in turn with its commits.
+    /// Drops it, ordered with its commits.
     ///
     /// # Errors
     /// [`Error::NoFork`], and what the log says.
     pub(crate) fn leave(self: &Arc<Self>, place: &Place<'_>, time: Time) -> Result<Receipt, Error> {
-        let _line = self.line.lock();
+        let _writing = self.writing.lock();
         let staged = self.log.staged().ok_or(Error::NoFork(self.log.id()))?;
         let receipt = place.store.delete(&self.log, staged.version, time, place.durable.watcher)?;
         self.become_at(receipt.ticket, place, None);
         Ok(receipt)
     }
 
-    /// Publishes the fork's new state, which is committed at a ticket. The caller holds `line`.
+    /// Publishes the new state, which becomes committed at a ticket. The caller holds `writing`.
     fn become_at(self: &Arc<Self>, ticket: Position, place: &Place<'_>, now: Option<Moment>) {
         let show = || {
             let mut views = self.views.lock();
@@ -314,24 +314,25 @@ impl Fork {
             0 => show(),
             ticket => place.durable.note(ticket, self.clone(), show),
         };
-        // The last to hold a state may have much to let go of.
+        // Dropped without the lock: the last owner of a state may have much to free.
         drop(before);
     }
 
-    /// For as long as this is held nobody looks at it.
+    /// Blocks every read of this fork while it is held.
     #[cfg(test)]
     pub(crate) fn stand_still(&self) -> impl Drop {
         self.views.lock()
     }
 
-    /// Whether letting go of it takes long, once it was dropped.
+    /// Whether freeing it takes long, once it is dropped.
     pub(crate) fn is_large(&self) -> bool {
         let views = self.views.lock();
         let last = views.last.as_ref().map(|moment| &moment.map);
         last.into_iter().chain(self.past.as_deref()).any(|map| map.len() > LARGE_KEYS)
     }
 
-    /// Everything up to a ticket is durable. What was committed before is the caller's to let go of.
+    /// Advances the committed view: everything up to a ticket is durable. Returns the states before for the
+    /// caller to free.
     pub(crate) fn complete(&self, up_to: Position) -> Vec<Option<Moment>> {
         let mut done = Vec::new();
         let mut views = self.views.lock();
@@ -344,19 +345,19 @@ impl Fork {
         done
     }
 
-    /// Does something to the log that is no change of the state, in turn with those that are: what `act` is
-    /// given is the version to expect.
+    /// Changes the log without changing the state, ordered with the commits. `act` is given the log's
+    /// version.
     ///
     /// # Errors
     /// [`Error::NoFork`], and what the log says.
     pub(crate) fn in_turn<R>(&self, act: impl FnOnce(u32) -> Result<R, CommitError>) -> Result<R, Error> {
-        let _line = self.line.lock();
+        let _writing = self.writing.lock();
         let staged = self.log.staged().ok_or(Error::NoFork(self.log.id()))?;
         Ok(act(staged.version)?)
     }
 }
 
-/// What a fork commits with.
+/// Where and as what a fork commits.
 pub(crate) struct Place<'s> {
     pub(crate) store: &'s Store,
     pub(crate) durable: &'s Durable,

@@ -1,9 +1,9 @@
 //! An image: a fork's whole state at an offset, so that opening need not replay what led to it.
 //!
-//! It is a log of the same store, named after fork and offset: runs of entries, then one entry that says how
-//! many there are and what their root is. With that one the log is closed, so an image that a crash cut off
-//! is told by being open. Whatever leans on it (the trim of the fork's log, the end of an older image) is
-//! committed behind it, and the store has one order: so no crash leaves the one without the other.
+//! It is a log of the same store, named after fork and offset: runs of entries, then one entry with their
+//! number and root. That last entry closes the log, so an image that a crash cut off is recognised by being
+//! open. Whatever depends on the image (the trim of the fork's log, the removal of an older image) is
+//! committed after it, and the store has one order. So no crash keeps such a change and loses the image.
 //!
 //! ```text
 //! run      { key length u32 │ value length u32 │ key │ value } …      little-endian
@@ -21,18 +21,18 @@ use std::sync::Arc;
 use thalweg_log::{Commit, CommitError, Config, Lifetime, Log, Offset, Store, Time, WatcherId};
 
 const VERSION: u32 = 1;
-/// Bytes of a run, unless one entry has more: as much as may be copied while other commits wait.
+/// The most bytes of a run, unless one entry has more: as much as may be copied while other commits wait.
 const RUN_BYTES: usize = 128 << 10;
 const END_BYTES: usize = 64;
 
-/// A state that is in memory already, and what digests are reckoned from there.
+/// A state that is in memory already, and one with its digest to compute others from.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Near {
     pub(crate) map: Map,
     pub(crate) rooted: Option<Rooted>,
 }
 
-/// An image that is whole.
+/// A complete image.
 #[derive(Clone, Debug)]
 pub(crate) struct Image {
     pub(crate) log: Arc<Log>,
@@ -41,7 +41,7 @@ pub(crate) struct Image {
 }
 
 impl Image {
-    /// Reads what a log's name says; `None` for a log that is no image of that prefix.
+    /// The image that a log is by its name; `None` for a log without that prefix.
     pub(crate) fn of(log: &Arc<Log>, prefix: &str) -> Option<Self> {
         let name = std::str::from_utf8(log.name().strip_prefix(prefix.as_bytes())?).ok()?;
         let (fork, offset) = name.split_once('-')?;
@@ -57,10 +57,10 @@ impl Image {
         self.log.staged().is_some_and(|state| state.closed)
     }
 
-    /// Writes one, where there is none. Commits go on meanwhile.
+    /// Writes an image, where there is none. Commits go on meanwhile.
     ///
     /// # Errors
-    /// What the log says, and what was written by then, which is no image and to be removed.
+    /// What the log says, and the log that was written in part, for the caller to remove.
     pub(crate) fn write(
         store: &Store,
         prefix: &str,
@@ -75,7 +75,7 @@ impl Image {
         let root = fork.root(moment);
         let name = format!("{prefix}{id}-{offset}");
         let begun = || {
-            // A disk that was full left half of one.
+            // A full disk may have left a part of one.
             if let Some(half) = store.find(name.as_bytes())
                 && let Some(state) = half.staged().filter(|state| !state.closed)
             {
@@ -92,8 +92,8 @@ impl Image {
         let fill = || {
             let mut run = Vec::with_capacity(RUN_BYTES);
             for (key, value) in moment.map.scan(Bound::Unbounded) {
-                // A long value has a run of its own: what fits into a commit by itself need not with others
-                // before it.
+                // A long value has a run of its own: a value that fits into a commit alone may not fit
+                // together with others.
                 if !run.is_empty() && run.len() + 8 + key.len() + value.len() > RUN_BYTES {
                     append(&run, false)?;
                     run.clear();
@@ -115,11 +115,11 @@ impl Image {
         }
     }
 
-    /// Reads it, and holds it to its root. What it has in common with a state nearby is shared with that one
-    /// in memory, and its digest is reckoned from the one that is known there.
+    /// Reads it, and checks its root. What it has in common with `near` is shared in memory, and its digest
+    /// is computed from that of `near`.
     ///
     /// # Errors
-    /// [`Error::Root`] when it is not what it says it is; what the log says.
+    /// [`Error::Root`] if its entries do not have the recorded number and root; what the log says.
     pub(crate) fn read(&self, store: &Store, near: &Near) -> Result<(Moment, Rooted), Error> {
         let (map, last) = self.load(store)?;
         let map = map.sharing(&near.map);
@@ -131,7 +131,7 @@ impl Image {
         Ok((Moment { map, offset: self.offset }, rooted))
     }
 
-    /// The entries, and the one that ends them.
+    /// The entries, and the log's last one.
     fn load(&self, store: &Store) -> Result<(Map, Vec<u8>), Error> {
         let (mut entries, mut last) = (Vec::new(), Vec::new());
         strict_read::entries(store, &self.log, 0, |entry| {
@@ -156,7 +156,7 @@ pub(crate) fn are_same(these: &[Image], those: &[Image]) -> bool {
     these.iter().map(id).eq(those.iter().map(id))
 }
 
-/// What ends an image.
+/// The last entry of an image.
 pub(crate) fn end(fork: ForkId, offset: Offset, entries: u64, root: &Root) -> Vec<u8> {
     let mut end = Vec::with_capacity(END_BYTES);
     end.extend_from_slice(&u32::MAX.to_le_bytes());
@@ -166,7 +166,7 @@ pub(crate) fn end(fork: ForkId, offset: Offset, entries: u64, root: &Root) -> Ve
     end
 }
 
-/// The next entry of a run; `None` where there is none.
+/// The next entry of a run; `None` if the rest is not one.
 pub(crate) fn take(run: &mut &[u8]) -> Option<(Key, Value)> {
     let (lengths, rest) = run.split_at_checked(8)?;
     let (key, value) = lengths.split_at(4);

@@ -1,12 +1,12 @@
-//! Which images there are, which of them a fork is rebuilt from, and which are not needed any more.
+//! The images of a state: from which of them a fork is rebuilt, and which are no longer needed.
 //!
-//! A fork is rebuilt from its newest image, or from one of a fork that it came from, as long as that is no
-//! newer than where it branched off. That choice is made in one place, here: opening a state makes it, and
-//! how many forks it falls on is counted for each image. One that the last of them lets go of is removed.
+//! A fork is rebuilt from its newest image, or from an image of an ancestor that is no newer than where the
+//! fork branched off. This module alone chooses it, and counts for each image the forks that use it. An image
+//! is removed when its last user stops using it.
 //!
-//! *Counts may be late, and never too low*: what a fork is counted for is what it could be rebuilt from when
-//! it was made, had its last image or was opened. An image that its parent had since, behind which it
-//! branched off all the same, changes nothing of that.
+//! *A count may be out of date, and is never too low*: a fork uses the image that was chosen when the fork
+//! was made, had its last image written, or was opened. An image that its parent had written since is not
+//! chosen, even if the fork branched off after it.
 
 use crate::image::Image;
 use crate::state::{ForkId, History};
@@ -18,27 +18,27 @@ use thalweg_log::{CommitError, Log, LogId, Offset, Store, Time, WatcherId};
 /// Names an image: its fork, and where.
 type ImageId = (ForkId, Offset);
 
-/// The image that a fork would be rebuilt from, and, where every state there ever was is kept, the one that
-/// stands for what is gone of its log, which all later ones are reached from.
+/// The images that a fork uses: the one it would be rebuilt from, and, if history is kept, the one that
+/// replaces the trimmed part of its log, from which past states are rebuilt.
 type Used = [Option<ImageId>; 2];
 
-/// The images of a state, those that are whole.
+/// The complete images of a state.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Images {
-    /// By fork, the oldest first, so that what a fork has use for is found without a look at those of others.
+    /// By fork, the oldest first, so that those of a fork are found without a look at those of others.
     images: BTreeMap<ForkId, Vec<Image>>,
-    /// What forks have use for, those that have for any.
+    /// The images that each fork uses, of forks that use any.
     uses: HashMap<ForkId, Used>,
-    /// How often each image is among that.
+    /// How many forks use each image.
     users: HashMap<ImageId, usize>,
-    /// Those that no fork had use for when the state was opened are spent.
+    /// The images that no fork used when the state was opened are marked for removal.
     is_settled: bool,
-    /// Logs that are images no more, or never were whole, and could not be removed yet.
+    /// Logs of images that are unneeded, damaged or incomplete, and were not removed yet.
     spent: Vec<Arc<Log>>,
 }
 
 impl Images {
-    /// Those in a store. What a crash left of others is removed, now or later.
+    /// Finds the images in a store. Incomplete ones, which a crash left, are removed, now or later.
     pub(crate) fn find(store: &Store, prefix: &str, time: Time) -> Self {
         let mut found = Vec::new();
         store.visit(|log| found.extend(Image::of(log, prefix).filter(|image| image.log.staged().is_some())));
@@ -46,18 +46,18 @@ impl Images {
         let mut found =
             Self { spent: cut_off.into_iter().map(|image| image.log).collect(), ..Self::default() };
         images.into_iter().for_each(|image| found.add(image));
-        // On a disk that is full that may have to wait, and nothing else does.
+        // On a full disk the removal may fail. Then it is tried again later.
         let _ = found.clear(store, time, None);
         found
     }
 
-    /// One of which only a part was written.
+    /// Removes an incomplete image, now or later.
     pub(crate) fn spend(&mut self, store: &Store, half: Arc<Log>, time: Time, watcher: Option<WatcherId>) {
         self.spent.push(half);
         let _ = self.clear(store, time, watcher);
     }
 
-    /// These are not what they were: another is to be written in the place of each.
+    /// Removes damaged images, now or later, so that others can be written in their place.
     pub(crate) fn forget(&mut self, store: &Store, spoiled: &[LogId], time: Time) {
         for of_fork in self.images.values_mut() {
             let gone = of_fork.extract_if(.., |image| spoiled.contains(&image.log.id()));
@@ -66,7 +66,7 @@ impl Images {
         let _ = self.clear(store, time, None);
     }
 
-    /// Removes what is spent, as far as that can be now.
+    /// Removes the spent images, as far as the store allows it now.
     pub(crate) fn clear(
         &mut self,
         store: &Store,
@@ -83,7 +83,7 @@ impl Images {
         refused.map_or(Ok(()), Err)
     }
 
-    /// Whether there is one of that fork at that offset.
+    /// Whether there is an image of that fork at that offset.
     pub(crate) fn has(&self, fork: ForkId, offset: Offset) -> bool {
         self.of(fork, offset).last().is_some_and(|image| image.offset == offset)
     }
@@ -94,20 +94,20 @@ impl Images {
         of_fork.insert(place, image);
     }
 
-    /// Those of a fork up to an offset.
+    /// The images of a fork up to an offset.
     fn of(&self, fork: ForkId, until: Offset) -> &[Image] {
         let of_fork = self.images.get(&fork).map_or(&[][..], Vec::as_slice);
         &of_fork[..of_fork.partition_point(|image| image.offset <= until)]
     }
 
-    /// The images that a log's entries up to `until` can be rebuilt from, the best first. Complexity: a look
-    /// for each log that it comes from, as far as it is asked for.
+    /// The images from which a log can be rebuilt up to `until`, the newest first. Complexity: a look at each
+    /// ancestor that the caller's iteration reaches.
     pub(crate) fn under(&self, log: &Arc<Log>, until: Offset) -> impl Iterator<Item = &Image> {
         lineage(log, until).flat_map(move |(log, until)| self.of(log.id(), until).iter().rev())
     }
 
-    /// Those of them at `from` or behind it. Complexity: a look for each log that the entries behind `from`
-    /// are inherited from.
+    /// Those of them at `from` or later. Complexity: a look at each ancestor from which entries after `from`
+    /// are inherited.
     pub(crate) fn between(
         &self,
         log: &Arc<Log>,
@@ -129,9 +129,9 @@ impl Images {
         [newest.map(Image::id), base]
     }
 
-    /// Counts what a fork has use for, and no longer what it had before. Complexity: a look for each log that
-    /// it comes from, up to the first that has an image.
-    pub(crate) fn lean(&mut self, log: &Arc<Log>, history: History) {
+    /// Chooses the images that a fork uses, and stops using those before. Complexity: a look at each ancestor
+    /// up to the first that has an image.
+    pub(crate) fn use_best(&mut self, log: &Arc<Log>, history: History) {
         let used = self.used(log, history);
         used.iter().flatten().for_each(|image| *self.users.entry(*image).or_default() += 1);
         self.leave(log.id());
@@ -140,45 +140,44 @@ impl Images {
         }
     }
 
-    /// Counts what forks have use for that are opened together. Complexity: constant for a fork without
-    /// images whose parent is among them, so a long chain of forks takes no longer than as many forks of one
-    /// parent.
-    pub(crate) fn lean_all(&mut self, mut logs: Vec<Arc<Log>>, history: History) {
+    /// Chooses the images of forks that are opened together. Complexity: constant for a fork without images
+    /// whose parent is among them, so a long chain of forks takes no longer than as many forks of one parent.
+    pub(crate) fn use_all(&mut self, mut logs: Vec<Arc<Log>>, history: History) {
         // A parent is older than its forks, and ids only grow.
         logs.sort_by_key(|log| log.id());
         let mut firsts = HashMap::new();
         for log in &logs {
             let first = log.staged().map_or(0, |state| state.first);
-            // What its parent let go of since, it may still have.
+            // It may still have entries that its parent has trimmed since.
             let is_as_parent =
                 |parent| !self.images.contains_key(&log.id()) && firsts.get(&parent) == Some(&first);
             match log.fork().filter(|branch| is_as_parent(branch.parent.id())) {
-                Some(branch) => self.lean_as(branch.parent.id(), branch.at, log, history),
-                None => self.lean(log, history),
+                Some(branch) => self.use_as_parent(branch.parent.id(), branch.at, log, history),
+                None => self.use_best(log, history),
             }
             firsts.insert(log.id(), first);
         }
     }
 
-    /// Where the image is that a fork is counted for. Complexity: constant.
-    pub(crate) fn leaned_on(&self, fork: ForkId) -> Option<Offset> {
+    /// The offset of the image that a fork would be rebuilt from. Complexity: constant.
+    pub(crate) fn offset_used_by(&self, fork: ForkId) -> Option<Offset> {
         self.uses.get(&fork)?[0].map(|(_, offset)| offset)
     }
 
-    /// The same of a new fork, which branched off there. Complexity: constant where that is behind what its
-    /// parent leans on.
-    pub(crate) fn lean_as(&mut self, parent: ForkId, at: Offset, log: &Arc<Log>, history: History) {
+    /// Has a new fork use the images of its parent, if it branched off after them. Complexity: constant in
+    /// that case.
+    pub(crate) fn use_as_parent(&mut self, parent: ForkId, at: Offset, log: &Arc<Log>, history: History) {
         match self.uses.get(&parent).copied() {
             None => {}
             Some(used) if used.iter().flatten().all(|(_, offset)| *offset <= at) => {
                 used.iter().flatten().for_each(|image| *self.users.entry(*image).or_default() += 1);
                 self.uses.insert(log.id(), used);
             }
-            Some(_) => self.lean(log, history),
+            Some(_) => self.use_best(log, history),
         }
     }
 
-    /// A fork has use for none any more. Those that it was the last to have use for are spent.
+    /// A fork stops using images. Those of which it was the last user are spent.
     pub(crate) fn leave(&mut self, fork: ForkId) {
         for image in self.uses.remove(&fork).into_iter().flatten().flatten() {
             let users = self.users.get_mut(&image);
@@ -192,14 +191,15 @@ impl Images {
         }
     }
 
-    /// This one is spent, unless a fork has use for it.
+    /// This image is spent, unless a fork uses it.
     pub(crate) fn settle(&mut self, image: &Image) {
         if !self.users.contains_key(&image.id()) {
             self.let_go(image.id());
         }
     }
 
-    /// All are spent that no fork has use for, but once: from then on each is when the last lets go of it.
+    /// The first call marks all images that no fork uses as spent. After that, each is when its last user
+    /// stops.
     pub(crate) fn settle_once(&mut self) {
         if !std::mem::replace(&mut self.is_settled, true) {
             let all: Vec<_> = self.images.values().flatten().cloned().collect();
@@ -219,11 +219,11 @@ impl Images {
 
 #[cfg(test)]
 thread_local! {
-    /// Logs that this thread went up to.
+    /// Logs that this thread looked at.
     pub(crate) static STEPS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }
 
-/// A log and those that it comes from, each with where what is inherited of it ends.
+/// A log and its ancestors, each with the offset up to which its entries are inherited.
 pub(crate) fn lineage(log: &Arc<Log>, until: Offset) -> impl Iterator<Item = (Arc<Log>, Offset)> + use<> {
     successors(Some((log.clone(), until)), |(log, until)| {
         #[cfg(test)]

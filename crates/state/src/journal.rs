@@ -2,9 +2,9 @@
 //! Streams (`packages/state/STATE-PROTOCOL.md` of durable-streams/durable-streams), each followed by a comma,
 //! as a stream of JSON keeps them. So a fork's log is a Durable Stream that a browser follows as it is.
 //!
-//! A value that is JSON, without blanks around it, stands there as it is, byte for byte, if whatever usually
-//! reads JSON reads it (`plain`); any other stands in base64, and the header `encoding` says so. All messages
-//! of one commit have one `txid`: the offset at which its entry begins.
+//! A value that is JSON, without blanks around it, is written unchanged, byte for byte, if common JSON
+//! parsers read it (`plain`). Any other value is written in base64, and the header `encoding` says so. All
+//! messages of one commit have the same `txid`: the offset at which its entry begins.
 
 use crate::changes::{Changes, EachChange};
 use crate::map::{Key, Map, Value};
@@ -19,10 +19,10 @@ use thalweg_wire::json::{Text, write};
 /// The content type of a fork's log.
 pub(crate) const CONTENT_TYPE: &str = "application/json";
 const BASE64: &str = "base64";
-/// Lists and objects within each other in a value that stands as it is. With the two around it they are fewer
-/// than the 64 that the least patient of the usual parsers takes.
+/// The depth of lists and objects in a value that is written unchanged. With the two around it, it stays
+/// below 64, the lowest bound among common parsers.
 const NESTED_MAX: u32 = 60;
-/// A message without its type, key and value, the longest there is, and the comma behind it.
+/// The longest message, without its type, key and value, and the comma after it.
 const MESSAGE: &str = concat!(
     r#"{"type":,"key":,"value":,"#,
     r#""headers":{"operation":"insert","encoding":"base64","txid":"18446744073709551615"}},"#,
@@ -48,7 +48,7 @@ struct Message<'a> {
     headers: Headers<'a>,
 }
 
-/// A value that is there: `null` is one, and not none.
+/// A value that is present: `null` is a value, too.
 fn there<'de: 'a, 'a, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'a RawValue>, D::Error> {
     <&RawValue>::deserialize(deserializer).map(Some)
 }
@@ -62,8 +62,8 @@ struct Headers<'a> {
     _txid: Cow<'a, str>,
 }
 
-/// Appends the messages of a commit that changes `before`, all but the last comma. What changes nothing is
-/// left out.
+/// Appends the messages of a commit that changes `before`, all but the last comma. Changes without an effect
+/// are left out.
 pub(crate) fn encode<'c>(
     kind: &str,
     before: &Map,
@@ -107,10 +107,10 @@ pub(crate) fn encode<'c>(
     }
 }
 
-/// What the message of a change can take in an entry at most, its comma included, whatever the key holds and
-/// wherever the entry begins. Complexity: the key's length.
+/// An upper bound of the bytes that the message of a change takes in an entry, its comma included, whatever
+/// the key held before and wherever the entry begins. Complexity: the key's length.
 pub(crate) fn bytes_max(kind: &str, key: &str, value: Option<&Value>) -> usize {
-    // In base64, which is longer than what stands there as it is.
+    // In base64, which is longer than the value unchanged.
     let value = value.map_or(0, |value| write::base64_length(value.len()));
     MESSAGE.len() + write::string_length(kind) + write::string_length(key) + value
 }
@@ -118,7 +118,7 @@ pub(crate) fn bytes_max(kind: &str, key: &str, value: Option<&Value>) -> usize {
 /// Reads an entry.
 ///
 /// # Errors
-/// Why it is none.
+/// Why it is not one.
 pub(crate) fn decode(payload: &[u8]) -> Result<Changes, String> {
     let inner = payload.strip_suffix(b",").ok_or("it does not end with a comma")?;
     let list = [b"[", inner, b"]"].concat();
@@ -142,15 +142,15 @@ fn value(raw: &RawValue, encoding: Option<&str>) -> Result<Value, String> {
             let text: Cow<'_, str> = serde_json::from_str(raw.get()).map_err(|error| error.to_string())?;
             Ok(STANDARD.decode(&*text).map_err(|error| error.to_string())?.into())
         }
-        Some(other) => Err(format!("the encoding {other} is none we know")),
+        Some(other) => Err(format!("the encoding {other} is unknown")),
     }
 }
 
-/// The value as it stands, if it is JSON and nothing around it, and such as whatever usually reads JSON
-/// reads: nesting, halves of surrogate pairs and numbers beyond a double are where parsers end with an error,
-/// and with them everything else of the stream. Complexity: its length.
+/// The value as text, if it is JSON without blanks around it that common parsers read. They fail on deep
+/// nesting, halves of surrogate pairs and numbers beyond a double, and with such a value the rest of the
+/// stream is lost to them. Complexity: its length.
 fn plain(value: &[u8]) -> Option<&str> {
-    // The first byte of most values that are no JSON tells so.
+    // Most values that are not JSON are recognised by their first byte.
     matches!(value.first(), Some(b'{' | b'[' | b'"' | b'-' | b'0'..=b'9' | b't' | b'f' | b'n'))
         .then_some(())?;
     let text = std::str::from_utf8(value).ok()?;

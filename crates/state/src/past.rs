@@ -1,8 +1,8 @@
-//! Past states, and those of them that forks were made of, for as long as one of those forks is there: a new
-//! fork of the same place takes the same state, and one of a place nearby shares structure with it.
+//! Past states. Those from which forks were made are kept for as long as one of these forks exists: a new
+//! fork of the same offset uses the same state, and one of a nearby offset shares structure with it.
 //!
-//! *Bound*: a pointer and a few numbers for each place that living forks were made of, and at most the same
-//! number again, or [`SWEPT_MIN`], for places whose forks are gone.
+//! *Bound*: a pointer and a few numbers for each offset from which an existing fork was made, and at most the
+//! same number again, or [`SWEPT_MIN`], for offsets whose forks are gone.
 
 use crate::error::Error;
 use crate::image::{self, Near};
@@ -14,23 +14,23 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use thalweg_log::{Offset, Position, ReadError};
 
-/// Places kept before those without a fork are first swept.
+/// How many offsets are kept before those without a fork are first removed.
 const SWEPT_MIN: usize = 64;
 
 #[derive(Debug, Default)]
 pub(crate) struct Past {
     places: BTreeMap<(ForkId, Offset), Weak<Map>>,
-    /// The number of places at which the next sweep is due.
+    /// The number of offsets at which those without a fork are removed next.
     sweep_at: usize,
 }
 
 impl Past {
-    /// What a fork was at an offset.
+    /// The state of a fork at an offset, if it is kept.
     pub(crate) fn at(&self, fork: ForkId, offset: Offset) -> Option<Arc<Map>> {
         self.places.get(&(fork, offset))?.upgrade()
     }
 
-    /// What it was nearest to an offset, if that is nearer than where it ends now.
+    /// The kept state nearest to an offset, if it is nearer than the current end of the log.
     pub(crate) fn near(&self, fork: ForkId, offset: Offset, end: Offset) -> Option<Arc<Map>> {
         let there = |(place, map): (&(ForkId, Offset), &Weak<Map>)| Some((place.1, map.upgrade()?));
         let below = self.places.range((fork, 0)..=(fork, offset)).rev().find_map(there);
@@ -39,7 +39,7 @@ impl Past {
         found.filter(|(at, _)| at.abs_diff(offset) < end.abs_diff(offset)).map(|(_, map)| map)
     }
 
-    /// Notes that a fork is made of this state. Forks made of one place at the same time share the result.
+    /// Keeps a state from which a fork is made. Concurrent forks of one offset share the result.
     pub(crate) fn note(&mut self, fork: ForkId, offset: Offset, map: Map) -> Arc<Map> {
         if let Some(known) = self.at(fork, offset) {
             return known;
@@ -55,16 +55,16 @@ impl Past {
 }
 
 impl State {
-    /// The state as it was when the fork's log ended at `offset`, commits on their way included; the ticket
-    /// says when all of it is durable: see [`State::when`]. Complexity: constant where it is that now, or a
-    /// fork made of that place is there; else that of replaying up to there and of a look at every key.
+    /// The state when the fork's log ended at `offset`, commits on their way included. The ticket says when
+    /// all of it is durable: see [`State::when`]. Complexity: constant for the current state, and if a fork
+    /// of that offset exists; otherwise a replay up to there and a look at every key.
     ///
     /// # Errors
     /// [`Error::NoState`] when no commit ended there; [`Error::NoFork`]; what the log says.
     pub fn at(&self, fork: ForkId, offset: Offset) -> Result<(Map, Position), Error> {
         let no_state = Error::NoState { fork, offset };
         let found = self.find(fork)?;
-        // Asked first: the end of the log may not be visible yet.
+        // Checked first: the end of the log may not be visible yet.
         let Some(ticket) = found.ticket_of(offset)? else { return Err(no_state) };
         let shared = &*self.shared;
         let past = || shared.past.lock().at(fork, offset).map(|past| Map::clone(&past));
@@ -80,11 +80,11 @@ impl State {
             let moment = replay::until(&shared.store, &found.log, &images, &near, offset);
             match moment.map(|moment| moment.filter(|moment| moment.offset == offset)) {
                 Ok(Some(moment)) => return Ok((moment.map, ticket)),
-                // One that was dropped meanwhile reads as if nothing had ever been in it.
+                // The log of a fork that was dropped meanwhile reads as empty.
                 _ if found.log.staged().is_none() => return Err(Error::NoFork(fork)),
                 // An image was removed before it was read, and is missing or empty; or entries were trimmed
-                // that another image replaces. Whichever code removed them has noted other images first, so
-                // the next try begins with those.
+                // that another image replaces. Other images are added before anything is removed, so the next
+                // try begins with those.
                 _ if !image::are_same(&under(&shared.images.lock(), &found.log, offset), &images) => {}
                 Ok(None) | Err(Error::Read(ReadError::Purged { .. })) => return Err(no_state),
                 Err(error) => return Err(error),

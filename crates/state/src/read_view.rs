@@ -1,7 +1,7 @@
-//! What is seen from a place (a fork or a session) at a moment: a map, and what a session wrote over it.
+//! An immutable view of a place (a fork or a session): a map, and the changes of a session over it.
 //!
-//! Taking a read view costs nothing, and it stays as it is whatever becomes of the place. So a long read
-//! takes one in its turn, and reads it while others have theirs.
+//! Taking a read view takes constant time, and it does not change, whatever becomes of the place. So a long
+//! read takes one in its turn, and reads it after it has given up the turn.
 
 use crate::digest::{Digest, Root};
 use crate::fork::{Fork, Moment, Rooted};
@@ -12,14 +12,14 @@ use std::ops::Bound;
 use std::sync::{Arc, OnceLock};
 use thalweg_log::Offset;
 
-/// A state as it was when it was looked at, for as long as it is held.
+/// An immutable view of a state.
 #[derive(Clone, Debug)]
 pub struct ReadView {
     moment: Moment,
     over: Option<Arc<Overlay>>,
-    /// The fork, whose earlier digests make a root quick; without it a root is computed from scratch.
+    /// The fork, from whose kept digest a root is computed. Without it a root is computed from every key.
     fork: Option<Arc<Fork>>,
-    /// Where the digest of a session's snapshot is kept for as long as the snapshot is.
+    /// Keeps the digest of a session's snapshot as long as the snapshot.
     rooted: Option<Arc<OnceLock<Rooted>>>,
 }
 
@@ -28,12 +28,12 @@ impl ReadView {
         Self { moment, over: over.filter(|over| !over.is_empty()), fork, rooted: None }
     }
 
-    /// The same of a session's snapshot, whose digest is kept there.
+    /// The same for a session's snapshot, which keeps its digest.
     pub(crate) fn kept_by(self, rooted: Arc<OnceLock<Rooted>>) -> Self {
         Self { rooted: Some(rooted), ..self }
     }
 
-    /// Whether the two share their memory, and so hold the same. False says nothing.
+    /// Whether the two share their memory, so that they are equal. If false, they may still be equal.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         let is_same_over = match (&self.over, &other.over) {
             (None, None) => true,
@@ -43,7 +43,7 @@ impl ReadView {
         is_same_over && self.moment.map.is_same(&other.moment.map)
     }
 
-    /// The same without what makes its roots quick, which would hold on to the fork.
+    /// The same without the references that speed up roots, which would keep the fork in memory.
     pub(crate) fn alone(self) -> Self {
         Self { fork: None, rooted: None, ..self }
     }
@@ -77,8 +77,8 @@ impl ReadView {
         map
     }
 
-    /// A digest of everything. Complexity: what differs from the fork's newest one; of a session's snapshot
-    /// only the first time, and then what the session wrote.
+    /// The root. Complexity: what differs from the fork's kept digest. For a session's snapshot only the
+    /// first time; later what the session wrote.
     pub fn root(&self) -> Root {
         let Some(fork) = &self.fork else { return Digest::of(&self.map()).root() };
         let under = match &self.rooted {
@@ -91,7 +91,7 @@ impl ReadView {
         digest.root()
     }
 
-    /// Whether the root takes at most `most` entries to be hashed.
+    /// Whether computing the root hashes at most `most` entries.
     pub(crate) fn is_near(&self, most: usize) -> bool {
         let Some(left) = most.checked_sub(self.over.as_ref().map_or(0, |over| over.len())) else {
             return false;

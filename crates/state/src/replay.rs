@@ -1,10 +1,9 @@
-//! What logs come to.
+//! Rebuilds states from logs.
 //!
-//! Forks are replayed in the order in which they were made, each from the newest place of its line that is
-//! known by then, or from an image that is newer. Known are the places at which others branch off, noted by
-//! the first replay that passes them, and those of images, which are read once each. So no stretch of
-//! inherited entries is replayed twice, and what forks share in the logs they share in memory, whichever of
-//! them have images.
+//! Forks are replayed in the order in which they were made, each from the newest known place of its lineage,
+//! or from an image that is newer. A place is known once it was passed by a replay, if another fork branches
+//! off there, or once its image was read, which happens once for each image. So no inherited entries are
+//! replayed twice, and what forks share in the logs they share in memory, whichever of them have images.
 
 use crate::error::Error;
 use crate::fork::{Fork, Moment, Rooted};
@@ -18,15 +17,15 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use thalweg_log::{Log, LogId, Offset, Store};
 
-/// What a store's logs come to.
+/// The forks that were rebuilt from a store's logs.
 #[derive(Default)]
 pub(crate) struct Replayed {
     pub(crate) forks: BTreeMap<ForkId, Arc<Fork>>,
-    /// Those whose logs do not say what they come to, and why.
+    /// Forks that cannot be rebuilt, and why.
     pub(crate) unreadable: BTreeMap<ForkId, (Arc<Log>, String)>,
-    /// What was found wrong on the way, and done without.
+    /// The damage that was found. The rest was rebuilt without it.
     pub(crate) wrong: Vec<Error>,
-    /// Images that are not what they were, and stand for nothing.
+    /// Damaged images, which replace no entries.
     pub(crate) spoiled: Vec<LogId>,
 }
 
@@ -34,20 +33,21 @@ pub(crate) struct Replayed {
 #[derive(Clone, Debug, Default)]
 struct Begin {
     moment: Moment,
-    /// What digests are reckoned from, if one is known on the way there.
+    /// The state and digest that later digests are computed from, if one is known.
     rooted: Option<Rooted>,
-    /// From where on a fork that begins here would be replayed without the forks beside it.
+    /// Where the replay of a fork that begins here would begin if there were no other forks.
     imaged: Offset,
 }
 
 /// A place in the history that forks share: the log that first gave out the offset, and the offset.
 type Place = (LogId, Offset);
 
-/// The forks of these logs.
+/// Rebuilds the forks of these logs.
 ///
 /// # Errors
-/// [`Error::Foreign`]; of the main line, [`Error::Root`] when there is no other way to what an image would
-/// have held, and what the log says. Another fork that cannot be read is among those, and all else goes on.
+/// [`Error::Foreign`]; for the main line also [`Error::Root`], if an image is damaged and the entries that it
+/// replaced are gone, and what the log says. Any other fork that cannot be rebuilt is in
+/// [`Replayed::unreadable`].
 pub(crate) fn all(store: &Store, mut logs: Vec<Arc<Log>>, images: &Images) -> Result<Replayed, Error> {
     // A parent is older than its forks, and ids only grow.
     logs.sort_by_key(|log| log.id());
@@ -76,13 +76,13 @@ struct Replay<'s> {
     images: &'s Images,
     /// Where forks branch off.
     wanted: HashSet<Place>,
-    /// What was there: at those that were passed, and what images held.
+    /// The states at the known places.
     known: BTreeMap<Place, Begin>,
     replayed: Replayed,
 }
 
 impl Replay<'_> {
-    /// A fork out of its log.
+    /// Rebuilds a fork.
     fn one(&mut self, log: &Arc<Log>) -> Result<Fork, Error> {
         let Begin { moment, rooted, imaged } = self.begin(log)?;
         let from = moment.offset;
@@ -105,11 +105,11 @@ impl Replay<'_> {
         Ok(Fork::new(log.clone(), 0, moment, rooted, imaged))
     }
 
-    /// Where to begin a log: with the newest image of its line, with a place of it that is known and as new,
-    /// or with nothing.
+    /// Where the replay of a log begins: at the newest image of its lineage, at a known place that is as new,
+    /// or at the empty state.
     fn begin(&mut self, log: &Arc<Log>) -> Result<Begin, Error> {
         let first = log.staged().map_or(0, |state| state.first);
-        // Where it branched off is no place to begin for one that let go of what came behind it.
+        // A fork that trimmed the entries after its branch point cannot begin there.
         let known = self.newest_known(log).filter(|begin| begin.moment.offset >= first).cloned();
         let from = known.as_ref().map_or(first, |begin| begin.moment.offset + 1);
         let (mut begin, mut near) = (known, None);
@@ -122,7 +122,7 @@ impl Replay<'_> {
                     begin = Some(read);
                     break;
                 }
-                // What an image does not say the entries may still say, or an older one.
+                // An older image, or the entries, may still have what this image should.
                 Err(error) => {
                     broken = broken.or(Some(error));
                     spoiled.push(image.log.id());
@@ -132,14 +132,14 @@ impl Replay<'_> {
         if begin.is_none() && first > 0 {
             return Err(broken.unwrap_or(Error::NoState { fork: log.id(), offset: 0 }));
         }
-        // What these images would have said was said otherwise.
+        // The fork can be rebuilt without these images.
         self.replayed.wrong.extend(broken);
         self.replayed.spoiled.extend(spoiled);
         Ok(begin.unwrap_or_default())
     }
 
-    /// The newest place of a log's line that is known. Complexity: a look for each log up to the first that
-    /// has one.
+    /// The newest known place of a log's lineage. Complexity: a look at each log up to the first that has
+    /// one.
     fn newest_known(&self, log: &Arc<Log>) -> Option<&Begin> {
         lineage(log, Offset::MAX).find_map(|(log, until)| {
             let known = self.known.range((log.id(), 0)..=(log.id(), until)).next_back();
@@ -147,8 +147,8 @@ impl Replay<'_> {
         })
     }
 
-    /// A state that one of this log has much in common with: the newest of its line that is known, or one
-    /// that its line went on to.
+    /// A state that shares much with those of this log: the newest known one of its lineage, or a later one
+    /// of an ancestor.
     fn near(&self, log: &Arc<Log>) -> Near {
         let later = || {
             lineage(log, Offset::MAX).find_map(|(log, until)| {
@@ -161,9 +161,9 @@ impl Replay<'_> {
     }
 }
 
-/// What the entries of a log come to, up to an offset at most, from the best of these images that can be
-/// read; `None` when what would be needed is gone. What it has in common with a state nearby is shared with
-/// that in memory.
+/// The state of a log at an offset, or at the last commit before it, rebuilt from the best of these images
+/// that can be read; `None` if the entries that it takes are gone. What it has in common with `near` is
+/// shared in memory.
 ///
 /// # Errors
 /// [`Error::Foreign`], and what the log says.
@@ -202,7 +202,8 @@ pub(crate) fn until(
     Ok(Some(reached))
 }
 
-/// Follows the entries behind `begin` for as long as `visit`, which sees every state there was, says so.
+/// Applies the entries after `begin` one by one. `visit` is given each state, and ends the replay by
+/// returning false.
 fn replay(
     store: &Store,
     log: &Arc<Log>,

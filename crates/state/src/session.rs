@@ -1,4 +1,4 @@
-//! A session: writes that nobody else sees until they are committed, and that can be taken back.
+//! A session: writes that no other caller sees until they are committed, and that can be rolled back.
 
 use crate::changes::Changes;
 use crate::digest::Root;
@@ -12,32 +12,32 @@ use std::ops::Bound;
 use std::sync::{Arc, OnceLock};
 use thalweg_log::{Offset, Receipt, Time};
 
-/// What a session may hold beside its snapshot, reckoned as the most that the entry of its commit could take:
-/// about 120 bytes for each change, and its key and, in base64, its value. A store whose segments have room
-/// for less refuses such a commit.
+/// The most that a session may hold beside its snapshot, counted as the most that the entry of its commit
+/// could take: for each change about 120 bytes, its key and, in base64, its value. A store with smaller
+/// segments refuses such a commit.
 pub const SESSION_BYTES_MAX: usize = 16 << 20;
 
-/// A fork that has gone on by less shares nearly all it holds with what it was.
+/// A fork whose log has grown by less since a snapshot shares nearly all its memory with it.
 const SHARED_BYTES_MAX: u64 = 1 << 20;
 
 /// Reads and writes of one client on a fork, between snapshots. Dropped, it leaves nothing behind.
 ///
-/// Without a snapshot it reads and writes the fork itself. A snapshot holds the fork as it is, and what is
-/// written from then on lies beside it: neither snapshot nor write nor rollback touches the log, or copies
-/// anything. A commit is one entry, and is refused if others committed to the fork meanwhile: then what was
-/// read may not hold any more. Where nothing was written, nothing depends on that: what was read is the fork
-/// as it was at the snapshot.
+/// Without a snapshot it reads and writes the fork itself. A snapshot holds the fork's state, and later
+/// writes are kept beside it: neither snapshot nor write nor rollback touches the log, or copies the state. A
+/// commit is one entry, and is refused if others committed to the fork since the snapshot, because what the
+/// session has read may be outdated. A commit of a snapshot without writes is not refused: it depends on
+/// nothing but the snapshot.
 ///
 /// *Bound*: a snapshot, and [`SESSION_BYTES_MAX`] of changes over it. The changes of all sessions together
-/// take at most [`Options::sessions_bytes_max`](crate::Options::sessions_bytes_max), with those that were
-/// overwritten since and that a [`ReadView`] still holds.
+/// take at most [`Options::sessions_bytes_max`](crate::Options::sessions_bytes_max), including overwritten
+/// ones that a [`ReadView`] still holds.
 #[derive(Debug)]
 pub struct Session {
     state: State,
     fork: ForkId,
     snapshot: Option<Snapshot>,
-    /// Where the fork ended when this session last had to do with that, and when what it committed is
-    /// durable.
+    /// The receipt of its last commit, write or snapshot, or of its beginning: where the fork ended then, and
+    /// when that is durable.
     last: Receipt,
 }
 
@@ -51,7 +51,7 @@ struct Snapshot {
 }
 
 impl Snapshot {
-    /// Whether letting go of what it is of may take long, where the fork is by now, if it is.
+    /// Whether dropping its state may take long; `now` is where the fork ends, unless it is gone.
     fn is_much(&self, now: Option<Offset>) -> bool {
         let is_alone = now.is_none_or(|now| now.saturating_sub(self.base.offset) > SHARED_BYTES_MAX);
         is_alone && self.base.map.len() > LARGE_KEYS
@@ -67,7 +67,7 @@ impl Drop for Session {
 }
 
 impl Session {
-    /// One on a fork that ends there.
+    /// A session on a fork that ends at `end`.
     pub(crate) fn new(state: State, fork: ForkId, end: Offset) -> Self {
         Self { state, fork, snapshot: None, last: Receipt { ticket: 0, first: end, next: end } }
     }
@@ -87,15 +87,14 @@ impl Session {
         self.snapshot.as_ref().map_or(0, |snapshot| snapshot.changes.len())
     }
 
-    /// How many bytes of the log they would take at most.
+    /// The most bytes that the entry of a commit would take.
     pub(crate) fn changed_bytes(&self) -> usize {
         self.snapshot.as_ref().map_or(0, |snapshot| snapshot.changes.bytes())
     }
 
-    /// Takes a snapshot. One that is pending is committed first, unless nothing was written since: then
-    /// there is nothing that others' commits could conflict with, and a client that lost the answer may ask
-    /// again. The receipt says since where others' commits conflict, and when what this session committed is
-    /// durable.
+    /// Takes a snapshot. A pending one is committed first, unless nothing was written since: then no commit
+    /// of others conflicts, and a client that lost the answer may repeat the call. `next` of the receipt is
+    /// where the snapshot was taken; its ticket says when the commit is durable.
     ///
     /// # Errors
     /// Those of [`Session::commit`]; the pending snapshot stays.
@@ -111,10 +110,10 @@ impl Session {
         Ok(Receipt { ticket, first, next })
     }
 
-    /// Commits what was written since the snapshot, as one entry. If that is nothing, others' commits do not
-    /// conflict; the receipt says what the snapshot is of, and when that is durable. Without a snapshot it
-    /// does nothing, and says again what the last commit, write or snapshot said, or where the fork ended
-    /// when the session began. So a client that lost the answer may ask again.
+    /// Commits what was written since the snapshot, as one entry. If nothing was, no commit of others
+    /// conflicts, and the receipt says where the snapshot was taken, and when that is durable. Without a
+    /// snapshot it does nothing, and returns the receipt of the last commit, write or snapshot, or of the
+    /// session's beginning. So a client that lost the answer may repeat the call.
     ///
     /// # Errors
     /// [`Error::Conflict`], [`Error::NoFork`], and what the log says; the snapshot stays, to be rolled back.
@@ -123,7 +122,7 @@ impl Session {
         let at = base.offset;
         let writes = !changes.is_empty();
         let receipt = self.state.commit(self.fork, &**changes, writes.then_some(at), time)?;
-        // Of nothing written it says where the fork is by now, which the session has not seen.
+        // Without writes the receipt has the current end of the fork, which the session has not seen.
         self.last = if writes { receipt } else { Receipt { first: at, next: at, ..receipt } };
         if let Some(snapshot) = self.snapshot.take() {
             self.let_go(snapshot);
@@ -131,7 +130,7 @@ impl Session {
         Ok(self.last)
     }
 
-    /// Forgets what was written since the snapshot, and the snapshot.
+    /// Discards the snapshot, and what was written since.
     ///
     /// # Errors
     /// [`Error::NoSnapshot`].
@@ -141,12 +140,12 @@ impl Session {
         Ok(())
     }
 
-    /// Drops a snapshot. One that the fork has left far behind may be the only owner of a large state, and
-    /// is dropped in the background.
+    /// Drops a snapshot. If the fork has changed much since, the snapshot may be the only owner of a large
+    /// state, and is dropped in the background.
     fn let_go(&self, snapshot: Snapshot) {
         let is_much = snapshot.is_much(self.state.offset(self.fork, View::Pending).ok());
         let Snapshot { base, changes, rooted } = snapshot;
-        // At once, so that the memory is free when the client has its answer.
+        // Not in the background, so that the memory is free when the client has its answer.
         drop(changes);
         if is_much {
             self.state.shared.background_drop.add((base, rooted));
@@ -169,13 +168,12 @@ impl Session {
         Ok(Receipt { ticket: 0, first: at, next: at })
     }
 
-    /// This was written to the fork in its name, without a snapshot.
+    /// Notes a write that the service made to the fork for this session, without a snapshot.
     pub(crate) fn wrote(&mut self, receipt: Receipt) {
         self.last = receipt;
     }
 
-    /// The state as this session sees it now, which stays as it is while the view is held. Complexity:
-    /// constant.
+    /// A view of the state as this session sees it now. Complexity: constant.
     ///
     /// # Errors
     /// [`Error::NoFork`].
@@ -189,7 +187,7 @@ impl Session {
         }
     }
 
-    /// What a key holds, what this session wrote included.
+    /// What a key holds in this session.
     ///
     /// # Errors
     /// [`Error::NoFork`].
@@ -197,7 +195,7 @@ impl Session {
         Ok(self.read_view()?.get(key).cloned())
     }
 
-    /// At most `limit` entries from `from` on, in the order of their keys, what this session wrote included.
+    /// At most `limit` entries of this session from `from` on, in the order of their keys.
     ///
     /// # Errors
     /// [`Error::NoFork`].
@@ -206,7 +204,7 @@ impl Session {
         Ok(read_view.scan(from).take(limit).map(|(key, value)| (key.clone(), value.clone())).collect())
     }
 
-    /// The digest of the state as this session sees it.
+    /// The root of the state as this session sees it.
     ///
     /// # Errors
     /// [`Error::NoFork`].

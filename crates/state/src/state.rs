@@ -1,4 +1,4 @@
-//! A state: its forks, how they are made, read and written.
+//! A state: opens it, finds its forks, reads and writes them.
 
 use crate::background_drop::BackgroundDrop;
 use crate::changes::{Changes, EachChange};
@@ -24,41 +24,39 @@ use thalweg_log::{
     Commit, CommitError, Config, Lifetime, Log, LogId, Offset, Position, Receipt, Store, Time,
 };
 
-/// Names a fork: its log's identity, never used again.
+/// Names a fork: the id of its log, which is never reused.
 pub type ForkId = LogId;
 
-/// Bytes of a key at most.
+/// The longest key, in bytes.
 pub const KEY_BYTES_MAX: usize = 1_024;
 
-/// What may be chosen.
+/// Options of a [`State`].
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The `type` of the messages in the logs.
     pub kind: String,
-    /// How many bytes of a fork's log opening may have to replay before [`State::maintain`] writes an image
-    /// of it.
+    /// How many bytes of a fork's log an opening may have to replay before [`State::maintain`] writes an
+    /// image of the fork.
     pub image_bytes: u64,
-    /// What becomes of entries that an image stands for.
+    /// What becomes of entries that an image replaces.
     pub history: History,
-    /// What all sessions together may hold beside their snapshots, reckoned as for one of them
-    /// ([`SESSION_BYTES_MAX`](crate::SESSION_BYTES_MAX)), and what of it they have overwritten since while a
-    /// [`ReadView`] still holds it.
+    /// What all sessions together may hold beside their snapshots, counted as for one of them
+    /// ([`SESSION_BYTES_MAX`](crate::SESSION_BYTES_MAX)). Changes that a session has overwritten count as
+    /// long as a [`ReadView`] holds them.
     pub sessions_bytes_max: usize,
-    /// Logs, of whatever kind, that the store may have for a fork to be made: each costs memory for as long
-    /// as it is kept.
+    /// No fork is made while the store has this many logs, of whatever kind: each takes memory.
     pub logs_max: u64,
-    /// What is told of the logs that it creates.
+    /// Is told of each log that the state creates.
     pub log_observer: LogObserver,
 }
 
-/// What becomes of entries that an image stands for.
+/// What becomes of entries that an image replaces.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum History {
-    /// They stay: every state there ever was can be had again, and a stream can be followed from its
-    /// beginning.
+    /// They stay: every past state can be read, and a stream can be followed from its beginning.
     #[default]
     Kept,
-    /// They go, so that logs do not grow without end. Readers of the stream begin behind them.
+    /// They are trimmed, so that logs do not grow without bound. Readers of the stream begin after them.
     Trimmed,
 }
 
@@ -109,12 +107,12 @@ pub(crate) struct Shared {
     pub(crate) options: Options,
     pub(crate) memory: Arc<MemoryBudget>,
     pub(crate) main: ForkId,
-    /// Locked only to find a fork, to change the map, or to copy it in constant time: a walk over all forks
-    /// walks a copy, and delays no other call.
+    /// Locked only to find a fork, to change the map, or to copy it in constant time: an iteration over all
+    /// forks uses a copy, and delays no other call.
     pub(crate) forks: RwLock<Forks>,
     /// Pairs of a parent and a fork that branched off it. Changed with `images` locked.
     pub(crate) branches: Mutex<BTreeSet<(ForkId, ForkId)>>,
-    /// Forks that cannot be read, and why: there is nothing to be done with them but to drop them.
+    /// Forks that cannot be read, and why. They can only be listed and dropped.
     pub(crate) unreadable: RwLock<BTreeMap<ForkId, (Arc<Log>, String)>>,
     /// The number of the next fork's log.
     pub(crate) next: Mutex<u64>,
@@ -127,7 +125,7 @@ pub(crate) struct Shared {
 }
 
 impl State {
-    /// Opens the state of that name: what its logs come to. The first time it is empty.
+    /// Opens the state of that name, rebuilt from its logs. The first time it is empty.
     ///
     /// # Errors
     /// [`Error::Foreign`] when a log of these names holds something else; what the log says.
@@ -169,8 +167,8 @@ impl State {
         let mut images = state.shared.images.lock();
         state.count_uses(&mut images);
         if state.wrong().is_empty() {
-            // Those that a crash or a refusal left; what cannot be removed now goes with the next image, or
-            // start. Where one does not have its root the older ones stay until there is another.
+            // Removes images that a crash or a refusal left. Those that cannot be removed now go with the
+            // next image or start. If an image is damaged, the older ones stay until there is a new one.
             images.settle_once();
             let _ = images.clear(store, thalweg_log::now(), state.shared.durable.watcher);
         }
@@ -183,8 +181,8 @@ impl State {
         store.find(main_name(name).as_bytes()).is_some()
     }
 
-    /// What was found wrong when it was opened, and could be done without: images that do not have their
-    /// root, or cannot be read, and forks that cannot ([`Error::Unreadable`]).
+    /// The damage that was found when it was opened: images without their recorded root, images that cannot
+    /// be read, and forks that cannot ([`Error::Unreadable`]). The state was rebuilt without them.
     pub fn wrong(&self) -> &[Error] {
         &self.shared.wrong
     }
@@ -194,7 +192,7 @@ impl State {
         self.shared.memory.held()
     }
 
-    /// The line that all others come from.
+    /// The main line, from which all other forks come.
     pub fn main(&self) -> ForkId {
         self.shared.main
     }
@@ -210,7 +208,7 @@ impl State {
         self.shared.forks.read().len() + self.shared.unreadable.read().len()
     }
 
-    /// A fork's state as it is now, which stays as it is while the view is held. Complexity: constant.
+    /// A view of a fork's current state, which does not change. Complexity: constant.
     ///
     /// # Errors
     /// [`Error::NoFork`].
@@ -242,7 +240,7 @@ impl State {
         Ok(map.scan(from).take(limit).map(|(key, value)| (key.clone(), value.clone())).collect())
     }
 
-    /// The whole state, as it is now for as long as it is held. Complexity: constant.
+    /// The current state as a map, which does not change. Complexity: constant.
     ///
     /// # Errors
     /// [`Error::NoFork`].
@@ -250,7 +248,7 @@ impl State {
         Ok(self.find(fork)?.moment(view)?.map)
     }
 
-    /// Where the fork's log ends, by that view.
+    /// Where the fork's log ends in a view.
     ///
     /// # Errors
     /// [`Error::NoFork`].
@@ -268,7 +266,7 @@ impl State {
         Ok(found.root(&found.moment(view)?))
     }
 
-    /// What makes the one fork's state of the other's. Complexity: what they do not share.
+    /// The changes that turn the state of `from` into that of `to`. Complexity: what they do not share.
     ///
     /// # Errors
     /// [`Error::NoFork`].
@@ -276,7 +274,7 @@ impl State {
         Ok(self.map(from, view)?.changes_to(&self.map(to, view)?))
     }
 
-    /// When all that led to an offset is durable, where a state of it may be seen.
+    /// The ticket at which everything up to an offset is durable, so that its state may be shown.
     ///
     /// # Errors
     /// [`Error::NoState`] for an offset beyond the end; [`Error::NoFork`].
@@ -307,7 +305,7 @@ impl State {
         self.commit(fork, changes, Some(expected), time)
     }
 
-    /// A session on a fork: see there.
+    /// Begins a [`Session`] on a fork.
     ///
     /// # Errors
     /// [`Error::NoFork`].
@@ -316,8 +314,8 @@ impl State {
         Ok(Session::new(self.clone(), fork, end))
     }
 
-    /// Calls back once everything up to a ticket is durable: at once if it is, else on the thread that makes
-    /// it so.
+    /// Calls back once everything up to a ticket is durable: at once if it is, otherwise on the thread that
+    /// announces it.
     pub fn when(&self, ticket: Position, callback: impl FnOnce(Result<(), CommitError>) + Send + 'static) {
         self.shared.durable.when(ticket, Box::new(callback));
     }
@@ -325,12 +323,12 @@ impl State {
     /// Whether everything up to a ticket is durable. If it is not, listeners will be told.
     ///
     /// # Errors
-    /// [`CommitError::Failed`]: the store failed, and it never will be.
+    /// [`CommitError::Failed`]: the store failed, so it never will be.
     pub fn is_durable(&self, ticket: Position) -> Result<bool, CommitError> {
         self.shared.durable.is(ticket)
     }
 
-    /// Tells `listener` what becomes durable, for as long as it is there.
+    /// Tells `listener` what becomes durable, until it is dropped.
     pub fn listen(&self, listener: Weak<dyn DurabilityListener>) {
         self.shared.durable.listen(listener);
     }
@@ -352,7 +350,7 @@ impl State {
         found.commit(&Place { store, durable, kind: &options.kind }, changes, expected, time)
     }
 
-    /// A fork that may be dropped by now, which it says itself.
+    /// Finds a fork. It may be dropped, which its methods report.
     pub(crate) fn find(&self, fork: ForkId) -> Result<Arc<Fork>, Error> {
         self.shared.forks.read().get(&fork).cloned().ok_or_else(|| {
             match self.shared.unreadable.read().get(&fork) {
@@ -362,7 +360,7 @@ impl State {
         })
     }
 
-    /// All forks as they are now, with those that may be dropped by now. Complexity: constant.
+    /// All forks, including those whose drop is not durable yet. Complexity: constant.
     pub(crate) fn all(&self) -> Forks {
         self.shared.forks.read().clone()
     }
@@ -396,7 +394,7 @@ pub(crate) fn config() -> Config {
     Config { content_type: CONTENT_TYPE.into(), lifetime: Lifetime::Unlimited }
 }
 
-/// What the names of images begin with.
+/// The prefix of the names of images.
 pub(crate) fn image_prefix(name: &str) -> String {
     format!("{name}/images/")
 }

@@ -184,7 +184,8 @@ impl Supervisor {
         Ok((copy, process))
     }
 
-    /// Ends a copy by force if it did not answer in time: it may hang, and never notice that its line is closed.
+    /// Ends a copy by force if it did not answer in time: it may hang, and never notice that its line is
+    /// closed.
     fn give_up(&self, process: u32, why: &OrderError) {
         let table = self.shared.table.lock();
         if matches!(why, OrderError::Late(_)) && !table.unknown.contains(&process) {
@@ -193,8 +194,8 @@ impl Supervisor {
         }
     }
 
-    /// A callback that notes the outcome of an order in the table, however late the outcome is known. It holds
-    /// the supervisor weakly, so that an order that is never answered does not keep it alive.
+    /// A callback that notes the outcome of an order in the table, however late the outcome is known. It
+    /// holds the supervisor weakly, so that an order that is never answered does not keep it alive.
     fn note(
         &self,
         number: u64,

@@ -1,5 +1,4 @@
-//! What is answered, until it is written: where that is the connection's own output, nothing is copied on the
-//! way.
+//! Answers, kept as values until they are written, directly into the connection's output where it has room.
 
 use super::refusal::Refusal;
 use super::sessions::LiveSession;
@@ -18,7 +17,7 @@ use thalweg_wire::service::error_frame;
 /// The tag of the service's error.
 pub const ERROR_TAG: &str = "StateErrorResponse";
 
-/// What ends at an offset.
+/// The call that an answer with an offset is to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WriteKind {
     Put,
@@ -32,11 +31,11 @@ pub(super) enum WriteKind {
 #[derive(Debug)]
 pub(super) enum Answer {
     Value(Option<Value>),
-    /// Where something ends.
+    /// Where the fork ends with it.
     Offset {
         kind: WriteKind,
         offset: Offset,
-        /// The session that it was done in, if it was in one: its lease does not end before this is answered.
+        /// The session of the call, if it is of one: the lease does not end before this is answered.
         _live: Option<LiveSession>,
     },
     Entries {
@@ -46,19 +45,19 @@ pub(super) enum Answer {
     },
     Count(u64),
     RolledBack,
-    /// Whatever is rarer, written already.
+    /// Any other answer, encoded already.
     Frame(Vec<u8>),
 }
 
 impl Answer {
-    /// One that is written at once.
+    /// An answer that is encoded at once.
     pub(super) fn of<'m, M: Message<'m>>(message: &M) -> Self {
         let mut frame = Vec::new();
         response_frame(message, &mut frame);
         Self::Frame(frame)
     }
 
-    /// Whether it is a page that another follows.
+    /// Whether it is a page, and not the last.
     pub(super) fn goes_on(&self) -> bool {
         matches!(self, Self::Entries { next: Some(_), .. })
     }
@@ -108,7 +107,7 @@ impl WriteKind {
     }
 }
 
-/// Refuses; `main` is the main line, where it is known.
+/// Refuses a call; `main` is the main line, if it is known.
 pub(super) fn refuse(refusal: &Refusal, main: Option<ForkId>, reply: Reply) {
     reply.end(&error_frame(ERROR_TAG, &format!("{}: {}", refusal.code(), refusal.reason(main))));
 }

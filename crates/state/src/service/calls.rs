@@ -1,4 +1,4 @@
-//! From a request to the turn it needs, and to what does it.
+//! Dispatch: from a request's frame to the method that carries it out.
 
 use super::Core;
 use super::order::{Budget, Outcome};
@@ -14,7 +14,7 @@ use thalweg_wire::excerpt::excerpt;
 /// How callers name the main line.
 pub(super) const MAIN: &str = "main";
 
-/// What a call is about.
+/// The target of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     Fork(ForkId),
@@ -22,7 +22,7 @@ pub(super) enum Place {
 }
 
 impl Core {
-    /// What a text names.
+    /// Parses a place.
     pub(super) fn place(&self, text: &str) -> Result<Place, Refusal> {
         if let Some(token) = Token::parse(text) {
             return Ok(Place::Session(token));
@@ -34,7 +34,7 @@ impl Core {
         number.map(Place::Fork).ok_or_else(|| Refusal::Place(excerpt(text).to_owned()))
     }
 
-    /// The fork that a text names.
+    /// Parses a place that has to be a fork.
     pub(super) fn fork(&self, text: &str) -> Result<ForkId, Refusal> {
         match self.place(text)? {
             Place::Fork(fork) => Ok(fork),
@@ -48,12 +48,13 @@ impl Core {
         if is_main { MAIN.to_owned() } else { fork.to_string() }
     }
 
-    /// The session that a text names.
+    /// Parses a session's token.
     pub(super) fn token(text: &str) -> Result<Token, Refusal> {
         Token::parse(text).ok_or_else(|| Refusal::NoSessionHere(excerpt(text).to_owned()))
     }
 
-    /// Does what is asked for, as far as that goes here and now; and what the call takes if it has to wait.
+    /// Carries out a request as far as possible at once. Also returns the bytes to reserve if the call has to
+    /// wait.
     pub(super) fn begin(self: &Arc<Self>, frame: &[u8], budget: Budget) -> (Outcome, usize) {
         if let Some((place, write)) = WriteRequest::long(frame) {
             return (self.write(write, &place, budget).into(), frame_bytes(frame));

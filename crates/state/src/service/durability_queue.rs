@@ -1,7 +1,7 @@
-//! Answers that wait until what they say is durable.
+//! Answers that wait until their commits are durable.
 //!
-//! They are held by ticket and released by whichever thread makes it durable, after the state has taken note:
-//! no thread waits, and a group of commits is one walk over those that it completes.
+//! They are kept by ticket, and released by the thread that announces the ticket, after the committed views
+//! have advanced. No thread waits, and one pass releases all answers of a group of commits.
 
 use super::answer::{Answer, refuse};
 use super::refusal::Refusal;
@@ -18,7 +18,7 @@ pub(super) struct DurabilityQueue {
 }
 
 impl DurabilityQueue {
-    /// Answers once a ticket is durable.
+    /// Gives an answer once a ticket is durable.
     pub(super) fn give(&self, state: &State, ticket: Position, answer: Answer, reply: Reply) {
         if ticket == 0 {
             return answer.give(reply);

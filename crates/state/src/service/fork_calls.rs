@@ -1,4 +1,4 @@
-//! Calls about forks as such: made, dropped and listed.
+//! Calls about forks themselves: `Fork`, `Drop` and `Forks`.
 
 use super::Core;
 use super::answer::Answer;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 use thalweg_log::{Receipt, now};
 use thalweg_service::Access;
 
-/// The cost of a fork in a list, in keys that are only scanned past.
+/// The cost of a fork in a list, as a number of keys that are only counted.
 const FORK_COST: usize = 32;
 
 impl Core {
@@ -32,7 +32,7 @@ impl Core {
             };
             return Ok(Outcome::in_turn(Key::Fork(parent), Access::Read, move |_, held, _| {
                 Outcome::in_turn(Key::Past(parent), Access::Read, move |_, past, _| {
-                    // Who writes waits for no replay; who drops the fork does.
+                    // Writes do not wait for the replay; dropping the fork does.
                     drop(held);
                     Outcome::apart(move |core| {
                         let outcome = make(core);

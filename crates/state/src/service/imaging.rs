@@ -1,45 +1,45 @@
-//! When images that could not be written are tried again, and what is said of it.
+//! When images that could not be written are tried again, and what is logged about it.
 //!
-//! An image takes a walk over all that a fork holds, and one that does not fit has been written as far as
-//! there was room: so each that is refused is waited for twice as long as the one before, and told of once.
+//! Writing an image takes a walk over all entries of a fork, and one that does not fit was written as far as
+//! there was room. So the wait doubles with each failure in a row, and a failure is logged once.
 
 use crate::error::Error;
 use parking_lot::Mutex;
 use std::time::{Duration, Instant};
 
-/// How long the first that was refused is waited for, and how long any is.
+/// The wait after the first failure, and the longest.
 const WAIT_MIN: Duration = Duration::from_secs(10);
 const WAIT_MAX: Duration = Duration::from_secs(5 * 60);
 
-/// What became of the images that were due.
+/// The outcome of writing images that were due.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ImageNews {
-    /// Why one cannot be written. Nothing is lost by it: opening has more to replay. It is tried again.
+    /// Why an image cannot be written. Nothing is lost: opening has more to replay. It is tried again.
     Refused(String),
-    /// Those that were refused are written, or needed no more.
+    /// The images that could not be written are written, or no longer needed.
     Written,
 }
 
 #[derive(Default)]
 pub(super) struct Imaging(Mutex<Trouble>);
 
-/// Of the images that were refused last.
+/// The last failure, and when to try again.
 #[derive(Default)]
 struct Trouble {
     why: Option<String>,
-    /// What was told of it last.
+    /// The reason that was logged last.
     told: Option<String>,
     wait: Duration,
     until: Option<Instant>,
 }
 
 impl Imaging {
-    /// Whether nothing is to be tried yet.
+    /// Whether it is too early to try again.
     pub(super) fn rests(&self, now: Instant) -> bool {
         self.0.lock().until.is_some_and(|until| now < until)
     }
 
-    /// Images were tried.
+    /// Notes the outcome of a try.
     pub(super) fn came_to(&self, outcome: Result<usize, Error>, now: Instant) {
         let mut trouble = self.0.lock();
         let (why, wait) = match outcome {
@@ -50,7 +50,7 @@ impl Imaging {
         *trouble = Trouble { why, wait, until, told: trouble.told.take() };
     }
 
-    /// What changed since this was asked last.
+    /// The outcome, if it changed since the last call.
     pub(super) fn news(&self) -> Option<ImageNews> {
         let mut trouble = self.0.lock();
         if trouble.why == trouble.told {

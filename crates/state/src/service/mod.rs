@@ -2,9 +2,9 @@
 //! at.
 //!
 //! Owns: which calls may run at the same time (`order`), sessions by their tokens (`sessions`), and answers
-//! that wait for the disk (`durability_queue`). Short calls are done where they came in, on the reactor's
-//! thread, without an allocation that could be avoided; what takes long goes to a few threads of its own,
-//! which never wait for anything. Never knows: what carries a call, or what a state is made of.
+//! that wait for the disk (`durability_queue`). Short calls are done on the reactor's thread that received
+//! them, without an avoidable allocation. Long ones go to a few worker threads, which never wait for
+//! anything. Never knows: what carries a call, or what a state is made of.
 //!
 //! # Order
 //!
@@ -13,9 +13,9 @@
 //! | a committed read | beside everything |
 //! | a pending read | sees every write that came before it on its fork, and none that came later |
 //! | a read of two places | the same at either, as of when it came |
-//! | a fork of long ago | behind the writes that came before it; of what comes later only a drop waits for it |
+//! | a fork of a past state | after the writes that came before it; of later calls only a drop waits for it |
 //! | a write | alone on its fork, in the order in which writes came; answered when it is durable |
-//! | calls of one session | one after the other; those that its fork is read or written by in the order of that, too |
+//! | calls of one session | one after the other; those that read or write the fork also in the fork's order |
 //!
 //! # Invariants
 //!
@@ -71,7 +71,7 @@ use thalweg_wire::fault::Fault;
 use thalweg_wire::messagepack::{DecodeError, Wrong};
 use workers::{LazyPool, Workers};
 
-/// What may be chosen of a [`Service`].
+/// Options of a [`Service`].
 #[derive(Clone, Debug)]
 pub struct ServiceOptions {
     /// Threads for long work, beside the one that serves: together one for each processor that the program
@@ -80,10 +80,10 @@ pub struct ServiceOptions {
     pub threads: usize,
     /// Sessions that may be open.
     pub sessions_max: usize,
-    /// Bytes of calls that wait, for their turn or for a thread, together: one that there is no room for is
-    /// refused with [`Fault::Overloaded`], and not made.
+    /// The most bytes that all calls may hold that wait for their turn or for a thread. A call for which
+    /// there is no room is refused with [`Fault::Overloaded`], and not carried out.
     pub waiting_bytes_max: usize,
-    /// Of the state.
+    /// Options of the state.
     pub state: Options,
 }
 
@@ -104,11 +104,10 @@ impl Default for ServiceOptions {
 /// use thalweg_state::{SCHEMA_HASH, Service, ServiceOptions, ERROR_TAG};
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let directory = tempfile::tempdir()?;
-/// let store = Store::memory(thalweg_log::Options::default())?;
-/// let options = ServerOptions { schema: SCHEMA_HASH, error_tag: ERROR_TAG.into(), ..ServerOptions::default() };
-/// let endpoint = Endpoint::Socket(directory.path().join("state.sock"));
-/// let mut server = Server::bind(&[endpoint], options)?;
+/// let directory = tempfile::tempdir()?; let store = Store::memory(thalweg_log::Options::default())?; let
+/// options = ServerOptions { schema: SCHEMA_HASH, error_tag: ERROR_TAG.into(), ..ServerOptions::default() };
+/// let endpoint = Endpoint::Socket(directory.path().join("state.sock")); let mut server =
+/// Server::bind(&[endpoint], options)?;
 /// # server.stopper().stop();
 /// server.serve(Service::new(&store, "state", ServiceOptions::default()))?;
 /// # Ok(())
@@ -124,18 +123,18 @@ struct Core {
     name: String,
     options: Options,
     state: OnceLock<State>,
-    /// Held while the state is opened; why that failed last.
+    /// Locked while the state is opened. It has the error for which opening is not tried again.
     opening: Mutex<Option<Arc<Error>>>,
     sessions: Sessions,
     page_cache: PageCache,
     imaging: Imaging,
     workers: Arc<Workers>,
-    /// For what may take as long as the state is large.
+    /// For work in proportion to the state.
     apart: LazyPool,
-    /// And for what a fork or a session waits for meanwhile.
+    /// For such work while a fork or a session waits for it.
     roots: LazyPool,
     turns: Turns,
-    /// Of calls that wait.
+    /// The memory of calls that wait.
     memory: Arc<MemoryBudget>,
     waiting: Arc<DurabilityQueue>,
 }
@@ -162,7 +161,7 @@ impl Service {
             waiting: Arc::default(),
         };
         if State::exists(store, name) {
-            // What is wrong is kept, and told to the calls.
+            // The error is kept, and refuses the calls.
             let _ = core.state();
         }
         Self { core: Arc::new(core) }
@@ -188,25 +187,24 @@ impl Service {
     }
 
     /// Ends sessions whose lease is over, and has images written that are due. Calls do both in passing; this
-    /// is for a service without calls. Also drops what pages were taken from, which otherwise stays until
-    /// others take its place.
+    /// is for a service without calls. Also drops the kept sources of pages, which otherwise stay until
+    /// others replace them.
     pub fn keep_house(&self) {
         self.core.sessions.sweep();
         self.core.page_cache.sweep(Instant::now());
         match self.core.state.get() {
             Some(state) if state.is_due() => self.core.maintain(),
-            // The fork whose image was refused is gone, say.
+            // For example, the fork whose image could not be written is gone.
             _ => self.core.imaging.came_to(Ok(0), Instant::now()),
         }
     }
 
-    /// What became of images that were due, if that changed since the last call: for the program's
-    /// log.
+    /// The outcome of writing images, if it changed since the last call: for the program's log.
     pub fn image_news(&self) -> Option<ImageNews> {
         self.core.imaging.news()
     }
 
-    /// Sessions that are open.
+    /// How many sessions are open.
     pub fn sessions(&self) -> usize {
         self.core.sessions.count()
     }
@@ -221,7 +219,7 @@ impl Service {
         self.core.memory.held()
     }
 
-    /// Answers a request, now or later; `alone` says that nothing else waits to be taken.
+    /// Answers a request, now or later; `alone` says that the reactor has no other work.
     pub fn call(&self, frame: &[u8], alone: bool, reply: Reply) {
         let budget = if alone || self.core.workers.are_full() { ALONE } else { BUSY };
         let (outcome, bytes) = self.core.begin(frame, budget);
@@ -279,14 +277,14 @@ impl Core {
         }
     }
 
-    /// Has images written that are due, unless the last were refused a while ago.
+    /// Has images written that are due, unless it is too early after a failure.
     fn maintain(self: &Arc<Self>) {
         if self.imaging.rests(Instant::now()) {
             return;
         }
         let core = Arc::clone(self);
         let job = move || {
-            // Others asked for the same meanwhile, and it was refused.
+            // Another job may have tried meanwhile, and failed.
             if let Some(state) = core.state.get()
                 && !core.imaging.rests(Instant::now())
             {

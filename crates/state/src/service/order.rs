@@ -1,21 +1,20 @@
 //! Which calls may run at the same time: the fork scheduler's turns, and how a call gets them.
 //!
-//! A call is tried where it came in. What it asks for decides which turn it needs; it has it at once, or
-//! waits in line with its request made its own. A turn is held while a state is looked at or an entry is
-//! appended, not until an answer leaves: what takes long looks at a state that stays as it is, and an
-//! acknowledgement waits for the disk without it. So the commits of one fork share a sync, and no read keeps
-//! a writer waiting.
+//! A call begins on the thread that received it. The request decides which turn it needs. The call gets it at
+//! once, or is queued with a copy of its request. A turn is held while a state is looked up or an entry is
+//! appended, not until the answer leaves: long reads use an immutable state, and an answer waits for the disk
+//! without a turn. So commits to one fork can share a sync, and no read delays a writer.
 //!
 //! A call that may need several turns joins all their queues in one step when it comes: a later call to any
 //! of them is behind it in each. A call that holds a turn never waits for another turn.
 //!
 //! Long work is of two kinds. A scan of a page, a large commit and a call that has waited for its turn take a
 //! few milliseconds at most, on one thread for each spare processor. Those that hold turns go first, since
-//! others wait for them. The others stand in one queue, and a reactor that would otherwise sleep takes the
-//! first of them, as far as that may hold up its other clients ([`Core::help`]). A root, a difference, an
-//! image and a past state take time in proportion to the state, and share a thread of their own, so that only
-//! calls of this kind wait for them. The root that a batch expects is computed while its turn is held, on
-//! another thread: it waits for other such batches only.
+//! other calls wait for them. The rest share one queue, and a reactor that would otherwise sleep takes the
+//! first of them, within a bound that its other clients can wait for ([`Core::help`]). A root, a difference,
+//! an image and a past state take time in proportion to the state, and share a thread of their own, so that
+//! only calls of this kind wait for them. The root that a batch expects is computed while its turn is held,
+//! on another thread: it waits for other such batches only.
 //!
 //! A page is made once its connection has room for it, and not at all once its caller has given up. A call
 //! that holds a turn never waits for room: others wait for it, and the client may never read.
@@ -33,69 +32,70 @@ use thalweg_log::Position;
 use thalweg_service::{Access, Executor, Scheduler, Turn};
 use thalweg_wire::messagepack::DecodeError;
 
-/// What turns are taken of.
+/// What a turn is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Key {
     Fork(ForkId),
     Session(u64),
-    /// The history of a fork: read by a call that forks an old state, which takes as long as its replay, and
-    /// written by a call that drops the fork. A call that has this turn waits for no other turn.
+    /// The history of a fork. A call that forks a past state has a read turn of it for as long as the replay
+    /// takes; a call that drops the fork has a write turn. A call that has this turn waits for no other.
     Past(ForkId),
 }
 
 pub(super) type Turns = Scheduler<Key, Arc<Workers>>;
-/// The right to a fork or a session, until it is dropped.
+/// A turn. Dropping it ends the turn.
 pub(super) type Held = Turn<Key, Arc<Workers>>;
 
-/// How many keys a call may look at where it is; each is a few nanoseconds.
+/// How many keys a call may look at on the current thread; each takes a few nanoseconds.
 pub(super) type Budget = usize;
-/// Where there is no room for an answer: what a turn is needed for is done, and the rest elsewhere.
+/// For a call whose connection has no room for its answer: it does what it needs its turn for, and the rest
+/// later.
 pub(super) const NO_ROOM: Budget = 0;
 /// On a reactor that has others to serve.
 pub(super) const BUSY: Budget = 512;
-/// On a reactor where handing it over would win nothing: no other call waits, or every thread for what takes
-/// long is busy and the answers of what they do wait with it. A fraction of a millisecond at most.
+/// On a reactor if another thread would not be faster: no other call waits, or every worker thread is busy. A
+/// fraction of a millisecond at most.
 pub(super) const ALONE: Budget = 32_768;
-/// On a thread for what takes long.
+/// On a worker thread.
 pub(super) const UNLIMITED: Budget = usize::MAX - 1;
-/// On the threads for what takes as long as the state is large.
+/// On the threads for work in proportion to the state.
 pub(super) const ENDLESS: Budget = usize::MAX;
-/// How many keys a call may look at where others wait for what takes long: some milliseconds.
+/// How many keys a call may look at on a worker thread, for which other long calls wait: some milliseconds.
 pub(super) const LONG: Budget = 262_144;
 
 /// The rest of a call.
 pub(super) type Rest<A> = Box<dyn FnOnce(&Arc<Core>, A) -> Outcome + Send>;
 
-/// What became of a call so far.
+/// The state of a call after a step.
 pub(super) enum Outcome {
-    /// It is answered once a ticket is durable; at once for 0.
+    /// Done. It is answered once this ticket is durable; at once for 0.
     Done(Position, Answer),
     Refused(Refusal),
-    /// It is none.
+    /// The frame is not a request.
     NoRequest(DecodeError),
-    /// It takes too long for here. It goes on with a budget that is no smaller than `least`.
+    /// It takes too long for this thread. It continues with a budget of `least` or more.
     Elsewhere {
         least: Budget,
         rest: Rest<Budget>,
     },
-    /// It may take time in proportion to the state: too long for the threads that scans wait for. Nothing
-    /// visible was done yet, so the rest is not begun once its caller has given up.
+    /// It may take time in proportion to the state: too long for the worker threads. Nothing visible was done
+    /// yet, so the rest is not begun if its caller has given up.
     Apart(Rest<()>),
-    /// So may this, for a page, and it holds no turn: it can wait until there is room for its answer.
+    /// The same for a page. It holds no turn, so it can wait until there is room for its answer.
     Page(Rest<()>),
-    /// It takes too long for here, and holds turns that other calls wait for: it must not wait behind work
-    /// that holds none.
+    /// It takes too long for this thread, and holds turns that other calls wait for: it must not wait behind
+    /// work that holds none.
     Holding(Rest<()>),
-    /// So it does, and it may take time in proportion to the state.
+    /// The same, and it may take time in proportion to the state.
     InLine(Rest<()>),
-    /// It needs a turn of each of these places; `rest` runs once it has them.
+    /// It needs these turns; `rest` runs once it has them.
     InTurn {
         places: Places,
         rest: Rest<(Vec<Held>, Budget)>,
     },
 }
 
-/// What turns are needed of, none twice, and what is done to each.
+/// The turns that a call needs, each key once.
 pub(super) type Places = Vec<(Key, Access)>;
 
 impl<E: Into<Refusal>> From<Result<Outcome, E>> for Outcome {
@@ -109,12 +109,12 @@ impl Outcome {
         Self::Done(0, answer)
     }
 
-    /// The rest takes long, and is to be done by a thread for that.
+    /// The rest is done by a worker thread.
     pub(super) fn elsewhere(rest: impl FnOnce(&Arc<Core>) -> Self + Send + 'static) -> Self {
         Self::elsewhere_within(UNLIMITED, |core, _| rest(core))
     }
 
-    /// The rest is done as far as the budget goes that it is given, `least` or more.
+    /// The rest is done within the budget that it is given, `least` or more.
     pub(super) fn elsewhere_within(
         least: Budget,
         rest: impl FnOnce(&Arc<Core>, Budget) -> Self + Send + 'static,
@@ -130,7 +130,7 @@ impl Outcome {
         Self::Page(Box::new(|core, ()| rest(core)))
     }
 
-    /// The rest takes long, and is to be done by a thread for that, with the turns that it holds.
+    /// The rest is done by a worker thread, with the turns that it holds.
     pub(super) fn holding(rest: impl FnOnce(&Arc<Core>) -> Self + Send + 'static) -> Self {
         Self::Holding(Box::new(|core, ()| rest(core)))
     }
@@ -156,18 +156,18 @@ impl Outcome {
 }
 
 impl Core {
-    /// A turn here and now.
+    /// A turn, if it can be had at once.
     pub(super) fn turn(&self, key: Key, access: Access) -> Option<Held> {
         self.turns.now(key, access)
     }
 
-    /// Goes on for a fraction of a millisecond with one of the first calls in the queue, if every thread is
-    /// busy; whether there was one that can be had in so small a part. What is left of it stays in front.
+    /// Works on one of the first calls in the queue for a fraction of a millisecond, if every worker thread
+    /// is busy. Returns whether there was one that fits; what is left of it stays in front.
     pub(super) fn help(&self) -> bool {
         self.workers.take_to_help(ALONE).map(|call| call.go_on(ALONE)).is_some()
     }
 
-    /// Sees a call to its answer.
+    /// Carries a call on until it is answered or waits.
     pub(super) fn settle(self: &Arc<Self>, mut outcome: Outcome, budget: Budget, pending: PendingCall) {
         loop {
             match outcome {
@@ -214,7 +214,7 @@ impl Core {
                         let Some(pending) = self.let_wait(pending) else { return };
                         let core = Arc::clone(self);
                         let reads = places.iter().all(|(_, access)| *access == Access::Read);
-                        // On a thread for what takes long.
+                        // Runs on a worker thread.
                         let rest = move |held| {
                             let budget = if reads && !pending.has_room() { NO_ROOM } else { UNLIMITED };
                             core.settle(rest(&core, (held, budget)), budget, pending);
@@ -228,9 +228,9 @@ impl Core {
 }
 
 impl Queued {
-    /// Goes on as far as a budget goes; what is left stays before all others.
+    /// Continues within a budget. What is left stays in front of all others.
     pub(super) fn go_on(self, budget: Budget) {
-        // A call whose caller has given up has done nothing yet, and is dropped: so it delays no other call.
+        // A call whose caller has given up has done nothing yet. It is dropped, and delays no other call.
         if self.pending.is_cancelled() {
             return;
         }
@@ -256,10 +256,10 @@ impl Answering for Queued {
     }
 }
 
-/// A call on the thread for what may take as long as the state is large.
+/// A call on the thread for work in proportion to the state.
 struct Apart {
     core: Arc<Core>,
-    /// It waits for room. What may hold a turn does not: others wait for it.
+    /// A page waits for room. A call that may hold a turn does not, because others wait for it.
     is_page: bool,
     rest: Rest<()>,
     pending: PendingCall,
@@ -273,7 +273,7 @@ impl Answering for Apart {
     fn resume(self) {
         let core = Arc::clone(&self.core);
         let job = move || {
-            // As in the queue: what was given up holds up no other call.
+            // As in the queue: a call whose caller has given up delays no other call.
             if self.pending.is_cancelled() {
                 return;
             }

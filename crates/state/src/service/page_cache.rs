@@ -17,16 +17,16 @@ use std::ops::Bound;
 use std::time::{Duration, Instant};
 use thalweg_log::Offset;
 
-/// For how long after a page the next is waited for.
+/// How long the source of a page is kept for the next page.
 const KEPT_FOR: Duration = Duration::from_secs(10);
-/// Pairs of states that are compared page by page at once.
+/// The most pairs of states that are kept.
 const COMPARED_MAX: usize = 2;
-/// States of long ago that are read page by page at once; each may share nothing with any that is there now.
+/// The most past states that are kept; each may share nothing with a current state.
 const RECALLED_MAX: usize = 1;
-/// Differences that are come to at once.
+/// The most differences that are computed and kept at once.
 const WINDOW: usize = 65_536;
 
-/// What pages are taken from.
+/// The sources of pages.
 pub(super) struct PageCache {
     compared: Mutex<Shelf<(ReadView, ReadView), Window>>,
     recalled: Mutex<Shelf<(ForkId, Offset), Map>>,
@@ -42,8 +42,8 @@ impl Default for PageCache {
 }
 
 impl PageCache {
-    /// Differences of these two from `start` on: those asked for, as far as there are any, and some more for
-    /// a client that reads on.
+    /// Differences of these two from `start` on: at least those asked for, as far as there are any, and more
+    /// for a client that reads on.
     pub(super) fn compare(
         &self,
         before: &ReadView,
@@ -60,19 +60,18 @@ impl PageCache {
         }
     }
 
-    /// A page was taken of these, and there is another.
+    /// Keeps the source of a page that is not the last.
     pub(super) fn keep_compared(&self, before: ReadView, now: ReadView, window: Window) {
         let gone = self.compared.lock().put((before.alone(), now.alone()), window);
         drop(gone);
     }
 
-    /// The state of a fork at an offset, if it is here. Whether it may still be seen is for the caller to
-    /// know.
+    /// The state of a fork at an offset, if it is kept. The caller checks whether it may still be read.
     pub(super) fn recall(&self, fork: ForkId, offset: Offset) -> Option<Map> {
         self.recalled.lock().take(|known| *known == (fork, offset))
     }
 
-    /// A page was taken of this one, and there is another.
+    /// Keeps the source of a page that is not the last.
     pub(super) fn keep_recalled(&self, fork: ForkId, offset: Offset, map: Map) {
         let gone = self.recalled.lock().put((fork, offset), map);
         drop(gone);
@@ -84,7 +83,7 @@ impl PageCache {
         (self.compared.lock().items.len(), self.recalled.lock().items.len())
     }
 
-    /// Drops what no page was asked of for [`KEPT_FOR`].
+    /// Drops sources of which no page was asked for [`KEPT_FOR`].
     pub(super) fn sweep(&self, now: Instant) {
         let compared = self.compared.lock().sweep(now);
         let recalled = self.recalled.lock().sweep(now);
@@ -92,7 +91,7 @@ impl PageCache {
     }
 }
 
-/// Differences from a key on, and where they go on behind these.
+/// Consecutive differences from a key on, and the key of the next one.
 pub(super) struct Window {
     start: Option<Key>,
     changes: Changes,
@@ -108,7 +107,7 @@ impl Window {
         Self { start: start.map(Key::from), changes, next }
     }
 
-    /// Whether what comes from `start` on begins in here.
+    /// Whether the first difference from `start` on would be in this window.
     fn covers(&self, start: Option<&str>) -> bool {
         let is_behind = self.start.as_deref() <= start;
         is_behind && self.next.as_deref().is_none_or(|next| start.is_none_or(|start| start < next))
@@ -119,26 +118,26 @@ impl Window {
         self.changes.scan(from)
     }
 
-    /// Where more are.
+    /// The key of the next difference.
     pub(super) fn next(&self) -> Option<&Key> {
         self.next.as_ref()
     }
 }
 
-/// A few things by what they are of, the last used behind the others.
+/// A few values by their keys, the last used at the end.
 struct Shelf<K, V> {
     limit: usize,
     items: Vec<(K, V, Instant)>,
 }
 
 impl<K, V> Shelf<K, V> {
-    /// Takes one out. A caller that goes on using it puts it back.
+    /// Removes a value and returns it. A caller that goes on using it puts it back.
     fn take(&mut self, is_it: impl Fn(&K) -> bool) -> Option<V> {
         let place = self.items.iter().position(|(key, ..)| is_it(key))?;
         Some(self.items.remove(place).1)
     }
 
-    /// Puts one in. What had to go is the caller's to drop, without a lock.
+    /// Adds a value. Returns the one that had to make room, for the caller to drop without the lock.
     fn put(&mut self, key: K, value: V) -> Option<(K, V, Instant)> {
         let gone = (self.items.len() >= self.limit).then(|| self.items.remove(0));
         self.items.push((key, value, Instant::now()));

@@ -1,4 +1,4 @@
-//! Calls that were taken in, until they are answered, and the memory that is reserved while they wait.
+//! Calls that are not answered yet, and the memory that is reserved for those that wait.
 //!
 //! A connection's bound is on how many of its calls are in flight, not on their bytes, and a client may have
 //! any number of connections. So a call that has to wait, for its turn or for a thread, reserves memory for
@@ -11,17 +11,17 @@ use std::task::Waker;
 use thalweg_service::Reply;
 use thalweg_wire::fault::Fault;
 
-/// Bytes that any waiting call takes: its places in queues, and its reply.
+/// Bytes that any waiting call takes, for its places in queues and its reply.
 const CALL_BYTES: usize = 512;
 /// Bytes that a change takes beside its key and its value.
 const CHANGE_BYTES: usize = 128;
 
-/// A call that is to be answered.
+/// A call that is not answered yet.
 pub(super) struct PendingCall {
     reply: Reply,
-    /// Bytes that it takes while it waits.
+    /// The bytes to reserve if it waits.
     bytes: usize,
-    /// Their reservation, once it waits.
+    /// The reservation, if it waits.
     reservation: Option<Reservation>,
 }
 
@@ -45,7 +45,7 @@ impl PendingCall {
         self.reply.await_room(waker)
     }
 
-    /// Releases its memory before it is answered: a client that has the answer finds the memory free.
+    /// Releases its memory, and returns its reply: a client that has the answer finds the memory free.
     pub(super) fn ended(self) -> Reply {
         self.reply
     }
@@ -63,7 +63,8 @@ pub(super) fn request_bytes(request: &StateRequest<'_>, frame: &[u8]) -> usize {
 }
 
 impl Core {
-    /// Lets a call wait, or refuses it. The caller has done nothing of the call that anybody could see.
+    /// Reserves the memory of a call that has to wait, or refuses the call. Nothing visible of it was done
+    /// yet.
     pub(super) fn let_wait(&self, mut pending: PendingCall) -> Option<PendingCall> {
         if pending.reservation.is_none() {
             pending.reservation = self.memory.reserve(pending.bytes);
@@ -72,7 +73,7 @@ impl Core {
             return Some(pending);
         }
         let message = format!(
-            "calls that wait may hold {} bytes together, and there is no room for {} more: ask again once some are answered",
+            "waiting calls may hold {} bytes together, and there is no room for {} more: repeat it once some are answered",
             self.memory.limit(),
             pending.bytes
         );

@@ -1,10 +1,10 @@
-//! What waits for a thread, first come first, in two lanes. Work that holds turns keeps other calls waiting,
-//! so it goes before calls that hold none. Those may also be taken by a reactor that has nothing else to do.
+//! The queue of long work: two lanes, each first in, first out. Work that holds turns delays other calls, so
+//! it goes before calls that hold none. A reactor with nothing else to do may take a call of the second lane.
 //!
-//! A call is taken out by a job of the pool or by a reactor that helps, whichever comes first, and a reactor
-//! puts back what it did not end. Invariant: at least as many jobs are on their way here as there is work, so
-//! that no work waits for a job that never comes. A job that finds both lanes empty has nothing to do.
-//! Putting something in says whether it needs a job, which the caller submits.
+//! A call is taken by a job of the pool or by a reactor that helps, whichever comes first, and a reactor puts
+//! back what it did not finish. *Invariant*: at least as many jobs are submitted as there is work queued, so
+//! that no work waits for a job that never comes. A job that finds both lanes empty does nothing. Each `put`
+//! returns whether the caller has to submit a job.
 
 use super::Core;
 use super::order::{Budget, Rest};
@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// How many calls a reactor looks at for one to help with: those in front may take long.
+/// How many calls a reactor looks at to find one that it can help with.
 const HELP_AHEAD: usize = 16;
 
 /// Work that holds turns.
@@ -28,7 +28,7 @@ pub(super) struct Queued {
     pub(super) pending: PendingCall,
 }
 
-/// What a job has to do.
+/// The work that a job takes.
 pub(super) enum Next {
     Holding(Holding),
     Call(Queued),
@@ -41,7 +41,7 @@ pub(super) struct Queue(Mutex<Lanes>);
 struct Lanes {
     holding: VecDeque<Holding>,
     calls: VecDeque<Queued>,
-    /// Jobs that were asked for and have not come yet: as many as there is work, or more.
+    /// Jobs that were submitted and have not taken work yet: as many as there is work, or more.
     jobs: usize,
 }
 
@@ -50,7 +50,7 @@ impl Queue {
         self.0.lock().len()
     }
 
-    /// Puts work behind what else holds turns; whether it needs a job.
+    /// Queues work that holds turns; whether it needs a job.
     #[must_use]
     pub(super) fn put_holding(&self, work: Holding) -> bool {
         let mut lanes = self.0.lock();
@@ -58,7 +58,7 @@ impl Queue {
         lanes.needs_job()
     }
 
-    /// Puts a call behind all others; whether it needs a job.
+    /// Queues a call after all others; whether it needs a job.
     #[must_use]
     pub(super) fn put_last(&self, call: Queued) -> bool {
         let mut lanes = self.0.lock();
@@ -66,8 +66,8 @@ impl Queue {
         lanes.needs_job()
     }
 
-    /// Puts a call before all others; whether it needs a job: the one for which it stood here may have come
-    /// while it was out.
+    /// Queues a call before all others; whether it needs a job: its job may have come while a reactor had the
+    /// call.
     #[must_use]
     pub(super) fn put_first(&self, call: Queued) -> bool {
         let mut lanes = self.0.lock();
@@ -75,7 +75,7 @@ impl Queue {
         lanes.needs_job()
     }
 
-    /// What comes first, for a job that has come.
+    /// Takes the first work, for a job.
     pub(super) fn take_for_job(&self) -> Option<Next> {
         let mut lanes = self.0.lock();
         lanes.jobs -= 1;
@@ -83,7 +83,8 @@ impl Queue {
         holding.or_else(|| lanes.calls.pop_front().map(Next::Call))
     }
 
-    /// One of the first calls that can go on with `budget`, if there is more than `idle` threads will take.
+    /// Takes one of the first calls that fit into `budget`, if more work is queued than `idle` threads will
+    /// take.
     pub(super) fn take_to_help(&self, idle: usize, budget: Budget) -> Option<Queued> {
         let mut lanes = self.0.lock();
         if lanes.len() <= idle {

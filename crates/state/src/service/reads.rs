@@ -1,6 +1,5 @@
-//! Calls that read. Each takes a read view of its place in the place's turn, and of two places in the turns
-//! of both. Reading the view needs no turn and may take long; a session whose view is read counts as in use
-//! meanwhile.
+//! Calls that read. Each takes a read view of its place in the place's turn; of two places, in the turns of
+//! both. Reading the view needs no turn and may take long. Meanwhile the session of a view counts as in use.
 
 use super::Core;
 use super::answer::Answer;
@@ -23,7 +22,7 @@ use std::sync::Arc;
 use thalweg_log::{Offset, Position};
 use thalweg_service::Access;
 
-/// The cost of an entry in an answer, in keys that are only scanned past.
+/// The cost of an entry in an answer, as a number of keys that are only counted.
 const ENTRY_COST: usize = 8;
 
 type OutcomeResult = Result<Outcome, Refusal>;
@@ -42,9 +41,9 @@ impl Deref for PlaceView {
     }
 }
 
-/// A place that is to be read.
+/// A place to read.
 enum Source {
-    /// As it was when the call came.
+    /// Looked up when the call came.
     View(PlaceView),
     /// In its turn.
     Fork(ForkId),
@@ -73,7 +72,7 @@ impl Core {
             Place::Session(_) if view.is_some() => Err(Refusal::View),
             Place::Session(token) => {
                 let live = self.sessions.find(token)?;
-                // Beside its snapshot it has nothing to do with its fork.
+                // A session with a snapshot does not need its fork's turn.
                 if let Some(_held) = self.turn(Key::Session(token.name), Access::Read)
                     && live.lock()?.is_pending()
                 {
@@ -118,7 +117,7 @@ impl Core {
     }
 
     pub(super) fn get(self: &Arc<Self>, get: &StateGet<'_>, budget: Budget) -> OutcomeResult {
-        // Most look here and now, without making the key their own.
+        // Most are done at once, without a copy of the key.
         if let Place::Fork(fork) = self.place(&get.place)?
             && !is_pending(get.view)
         {
@@ -152,7 +151,7 @@ impl Core {
 
     pub(super) fn root(self: &Arc<Self>, root: &StateRoot<'_>, budget: Budget) -> OutcomeResult {
         self.look(&root.place, root.view, budget, |read_view, _| {
-            // How much changed since the last root is not known before they are compared.
+            // How much changed since the last root is unknown before the two are compared.
             Outcome::apart(move |_| {
                 let keys = read_view.map().len() as u64;
                 let (root, offset) = (read_view.root(), read_view.offset());
@@ -171,7 +170,7 @@ impl Core {
         };
         let is_one = self.place(&before)? == self.place(&now)? && of_before == of_now;
         let source = self.source(&now, of_now)?;
-        // What is one place is looked at once.
+        // If both are the same place, it is looked up once.
         let other = if is_one { None } else { Some(self.source(&before, of_before)?) };
         let mut places = source.places();
         for place in other.iter().flat_map(Source::places) {
@@ -179,7 +178,7 @@ impl Core {
                 places.push(place);
             }
         }
-        // Each turn is held until all are had: neither place goes on before the other is looked at.
+        // Turns are held until both places are looked up: neither changes before the other is.
         Ok(Outcome::in_turns(places, move |core, held, _| {
             let seen =
                 core.see(source).and_then(|now| Ok((other.map(|source| core.see(source)).transpose()?, now)));
@@ -213,7 +212,7 @@ impl Core {
     fn recalled(&self, fork: u64, offset: Offset) -> Result<(Map, Position), Refusal> {
         let state = self.open()?;
         if let Some(map) = self.page_cache.recall(fork, offset) {
-            // It may have been dropped, or let go of, since.
+            // The fork may have been dropped since, or its history trimmed.
             return Ok((map, state.ticket_at(fork, offset)?));
         }
         Ok(state.at(fork, offset)?)
@@ -260,7 +259,7 @@ fn page<'s>(entries: impl Iterator<Item = (&'s Name, &'s Value)>, limit: usize, 
     Answer::Entries { history, entries, next: next.map(|(key, _)| key.clone()) }
 }
 
-/// A count that is under way.
+/// A count in progress.
 struct Count {
     seen: PlaceView,
     until: Option<Name>,
@@ -268,8 +267,8 @@ struct Count {
 }
 
 impl Count {
-    /// Counts from a key on as far as the budget goes, and has the rest counted elsewhere from there: apart
-    /// from other calls once it has come to [`LONG`].
+    /// Counts from a key on within the budget, and has the rest counted elsewhere: after [`LONG`] keys on the
+    /// thread for work in proportion to the state.
     fn go_on(mut self, start: Option<&str>, budget: Budget) -> Outcome {
         let left = if budget == ENDLESS { ENDLESS } else { budget.min(LONG - self.so_far) };
         let (count, next) = counted(&self.seen, start, self.until.as_deref(), left);
@@ -284,7 +283,7 @@ impl Count {
     }
 }
 
-/// How many keys there are, and where to go on if the budget did not last.
+/// How many keys there are, and where to continue if the budget was too small.
 fn counted(
     read_view: &ReadView,
     start: Option<&str>,

@@ -2,8 +2,8 @@
 
 use super::calls::MAIN;
 use crate::error::Error;
-use crate::state::ForkId;
 use crate::refusal_code::RefusalCode;
+use crate::state::ForkId;
 use std::sync::Arc;
 use thalweg_log::CommitError;
 use thiserror::Error as ThisError;
@@ -11,17 +11,19 @@ use thiserror::Error as ThisError;
 /// A refusal. Unless its code is `unknown`, nothing was changed.
 #[derive(Debug, ThisError)]
 pub(super) enum Refusal {
-    /// What the state says.
+    /// An error of the state.
     #[error("{0}")]
     State(#[from] Error),
     /// The state cannot be opened.
     #[error("{0}")]
     Closed(Arc<Error>),
-    #[error("{0:?} names neither a fork nor a session: main, a fork's number, or what Open answered")]
+    #[error(
+        "{0:?} names neither a fork nor a session: give main, a fork's number, or the token that Open answered"
+    )]
     Place(String),
     #[error("{0:?} is a session, and this is asked of a fork")]
     NoForkHere(String),
-    #[error("{0:?} names no session: give what Open answered")]
+    #[error("{0:?} names no session: give the token that Open answered")]
     NoSessionHere(String),
     #[error("the session ended with the server that began it; what it had not committed is gone")]
     SessionLost,
@@ -69,7 +71,7 @@ impl Refusal {
 }
 
 impl Error {
-    /// Whether it says something of this fork, by its number.
+    /// Whether its text has this fork's number.
     fn is_about(&self, wanted: ForkId) -> bool {
         match self {
             Self::Conflict { fork, .. }

@@ -1,5 +1,5 @@
-//! Calls about sessions as such. All but `Open` are done in the turn of their session, and also in the turn
-//! of the fork where they read or write that.
+//! Calls about sessions themselves. All but `Open` are done in the turn of their session, and those that read
+//! or write the fork also in the fork's turn.
 
 use super::Core;
 use super::answer::{Answer, WriteKind};
@@ -13,16 +13,16 @@ use std::sync::Arc;
 use thalweg_log::now;
 use thalweg_service::Access;
 
-/// The cost of a change that is committed, in keys that are only scanned past.
+/// The cost of a change that is committed, as a number of keys that are only counted.
 const COMMIT_COST: usize = 4;
-/// Bytes of changes whose commit costs as much as such a key.
+/// The bytes of changes whose commit costs as much as such a key.
 const BYTES_PER_COST: usize = 32;
 
 /// A session in its turn.
 pub(super) struct SessionTurn {
     live: LiveSession,
     token: Token,
-    /// Of the session, and of its fork where that is needed.
+    /// The turns of the session and, if needed, of its fork.
     _held: Vec<Held>,
     budget: Budget,
 }
@@ -35,7 +35,7 @@ impl Core {
         Ok(Outcome::done(Answer::of(&response)))
     }
 
-    /// Does something with a session, in its turn.
+    /// Carries out `act` in the turn of a session.
     pub(super) fn in_session(
         self: &Arc<Self>,
         session: &str,
@@ -44,7 +44,7 @@ impl Core {
         self.in_turns(session, |token, _| vec![(Key::Session(token.name), Access::Write)], act)
     }
 
-    /// Does something with a session and its fork, in the turns of both.
+    /// Carries out `act` in the turns of a session and its fork.
     pub(super) fn in_session_and_fork(
         self: &Arc<Self>,
         session: &str,
@@ -95,7 +95,7 @@ impl Core {
         closed.map(|()| Outcome::done(Answer::of(&StateCloseResponse {}))).into()
     }
 
-    /// Commits what is pending, as both commit and snapshot do: alone on the fork.
+    /// Commits pending changes, which `Commit` and `Snapshot` both do.
     fn commit_then(self: &Arc<Self>, turn: SessionTurn, kind: WriteKind) -> Outcome {
         let cost = match turn.live.lock() {
             Ok(session) => session.changes() * COMMIT_COST + session.changed_bytes() / BYTES_PER_COST,

@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use thalweg_wire::hex;
 
-/// The length of a lease for which none is asked.
+/// The default length of a lease.
 const LEASE_MS: u32 = 30_000;
 /// The longest lease.
 const LEASE_MS_MAX: u32 = 3_600_000;
@@ -37,7 +37,7 @@ pub(super) struct Token {
 }
 
 impl Token {
-    /// Reads one; `None` for what can be none.
+    /// Parses a token; `None` for a text that is not one.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let token = u128::from_be_bytes(hex::parse(text)?);
         Some(Self { incarnation: (token >> 64) as u64, name: token as u64 })
@@ -50,7 +50,7 @@ impl std::fmt::Display for Token {
     }
 }
 
-/// A session, for as long as a call is about it: until this goes its lease does not end.
+/// A session in use by a call. Its lease does not end until this is dropped.
 #[derive(Clone, Debug)]
 pub(super) struct LiveSession {
     leased: Arc<Leased>,
@@ -120,7 +120,7 @@ impl Sessions {
         Self { incarnation, names: RandomState::new(), limit, table: Mutex::new(table) }
     }
 
-    /// Takes a session in; its token, and how many milliseconds its lease lasts.
+    /// Adds a session. Returns its token, and the length of its lease in milliseconds.
     pub(super) fn open(&self, session: Session, lease_ms: Option<u32>) -> Result<(Token, u32), Refusal> {
         let lease_ms = lease_ms.unwrap_or(LEASE_MS);
         if lease_ms == 0 || lease_ms > LEASE_MS_MAX {
@@ -147,7 +147,7 @@ impl Sessions {
         Ok((Token { incarnation: self.incarnation, name }, lease_ms))
     }
 
-    /// A session, for a call about it.
+    /// Finds a session, for a call.
     pub(super) fn find(&self, token: Token) -> Result<LiveSession, Refusal> {
         if token.incarnation != self.incarnation {
             return Err(Refusal::SessionLost);
@@ -170,7 +170,7 @@ impl Sessions {
 
     /// Ends a session. The caller holds its turn.
     pub(super) fn close(&self, token: Token, live: &LiveSession) -> Result<(), Refusal> {
-        // One that was closed already may have left its name to another.
+        // If it was closed already, another session may have its name.
         drop(live.lock()?);
         let leased = self.table.lock().leased.remove(&token.name);
         let session = live.leased.session.lock().take();
@@ -191,7 +191,7 @@ impl Sessions {
 }
 
 impl Table {
-    /// Takes out what is over, to be let go of without the lock.
+    /// Removes sessions whose lease is over, for the caller to drop without the lock.
     fn sweep(&mut self, now: Instant) -> Vec<Arc<Leased>> {
         self.swept = now;
         self.leased.extract_if(|_, leased| leased.is_over(now)).map(|(_, leased)| leased).collect()

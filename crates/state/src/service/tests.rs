@@ -297,7 +297,7 @@ fn a_refusal_names_what_it_is_of_as_its_caller_did() {
     let core = &service.core;
     for request in [snapshot("main"), close("main"), commit("7")] {
         let reason = reason(core, request);
-        assert!(reason.ends_with("names no session: give what Open answered"), "{reason}");
+        assert!(reason.ends_with("names no session: give the token that Open answered"), "{reason}");
     }
     let history =
         |fork: &str| StateHistory { fork: fork.to_owned().into(), offset: 77, start: None, limit: None };

@@ -1,4 +1,4 @@
-//! The program's threads for what takes long, and what waits for them.
+//! Worker threads for long work, and the queue in front of them.
 
 use super::order::{Budget, UNLIMITED};
 use super::queue::{Next, Queue, Queued};
@@ -19,7 +19,7 @@ impl LazyPool {
         Self { threads: threads.max(1), pool: OnceLock::new(), running: Arc::default() }
     }
 
-    /// Threads that are not running a job; one that was woken may not have come to its job yet.
+    /// Threads that are not running a job. One that was woken may not have begun its job yet.
     fn idle(&self) -> usize {
         self.threads.saturating_sub(*self.running.lock())
     }
@@ -46,8 +46,8 @@ impl Drop for Running {
     }
 }
 
-/// Threads over a [`Queue`]. As an executor they run the jobs of those that were given turns, before calls
-/// that hold none.
+/// Threads that serve a [`Queue`]. As an executor they run the jobs of calls that were given turns, before
+/// calls that hold none.
 pub(super) struct Workers {
     threads: LazyPool,
     queue: Arc<Queue>,
@@ -58,12 +58,12 @@ impl Workers {
         Self { threads: LazyPool::new(threads), queue: Arc::default() }
     }
 
-    /// Lets a call that holds no turn wait behind the others.
+    /// Queues a call that holds no turn after the others.
     pub(super) fn put_last(&self, call: Queued) {
         self.submit(self.queue.put_last(call));
     }
 
-    /// Lets it wait before the others.
+    /// Queues it before the others.
     pub(super) fn put_first(&self, call: Queued) {
         self.submit(self.queue.put_first(call));
     }
@@ -73,7 +73,7 @@ impl Workers {
         self.queue.take_to_help(self.threads.idle(), budget)
     }
 
-    /// Whether every thread has something to do, and something to go on with: more would only wait here.
+    /// Whether every thread is busy and has another job waiting: one more would only wait.
     pub(super) fn are_full(&self) -> bool {
         let threads = self.threads.threads;
         self.queue.len() + threads - self.threads.idle() >= 2 * threads
@@ -87,7 +87,7 @@ impl Workers {
         self.threads.execute(Box::new(move || match queue.take_for_job() {
             Some(Next::Holding(work)) => work(),
             Some(Next::Call(call)) => call.go_on(UNLIMITED),
-            // A reactor helped with what it was for.
+            // A reactor has done what this job was for.
             None => {}
         }));
     }

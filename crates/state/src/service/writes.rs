@@ -1,7 +1,7 @@
 //! Calls that write: to a fork, or in a session beside its snapshot.
 //!
-//! Many changes, or a long value, take longer to write than to come: such a write gets in line by its place
-//! alone, and is read in its turn, on a thread for what takes long.
+//! Many changes, or a long value, take longer to write than to receive. Such a write is queued by its place
+//! alone, and decoded in its turn, on a worker thread.
 
 use super::Core;
 use super::answer::{Answer, WriteKind};
@@ -24,18 +24,19 @@ use thalweg_service::Access;
 use thalweg_wire::hex::Hex;
 use thalweg_wire::messagepack::{DecodeError, Message, Reader};
 
-/// The cost of a key that is written, in keys that are only scanned past.
+/// The cost of a key that is written, as a number of keys that are only counted.
 const WRITE_COST: usize = 4;
 /// The cost of a key that is hashed for a root, in the same unit.
 const HASH_COST: usize = 128;
-/// A longer write is not even decoded where others wait: a batch takes 0.2 ms if its keys are short. It is
-/// copied, and what it says is put into the form of the log, which takes as long as it has bytes.
+/// A longer frame is not decoded on a reactor: a batch of short keys of this length takes 0.2 ms. Its values
+/// are copied, and encoded as the log has them, in time proportional to their bytes.
 const SHORT_BYTES: usize = 64 << 10;
 
-/// What is to be written.
+/// A write before its turn.
 pub(super) enum WriteRequest {
+    /// Decoded.
     Read(Write),
-    /// A frame that is a batch or a put, which is read where there is time for it.
+    /// The frame of a batch or a put, to be decoded on a worker thread.
     Frame(Vec<u8>),
 }
 
@@ -45,7 +46,7 @@ impl From<Write> for WriteRequest {
     }
 }
 
-/// What becomes of it within a budget.
+/// Whether a write can be done within a budget.
 enum Attempt {
     Now(Write),
     Later(WriteRequest),
@@ -53,13 +54,13 @@ enum Attempt {
 }
 
 impl WriteRequest {
-    /// A batch or a put that is long for here, and its place.
+    /// The place and the frame of a batch or a put that is too long to be decoded on a reactor.
     pub(super) fn long(frame: &[u8]) -> Option<(Cow<'_, str>, Self)> {
         let place = if frame.len() > SHORT_BYTES { place(frame) } else { None }?;
         Some((place, Self::Frame(frame.to_vec())))
     }
 
-    /// A batch that was read, but not put in order, unless that is short.
+    /// A decoded batch. Its changes are only put in order if they are few; otherwise its frame is kept.
     pub(super) fn batch(batch: &StateBatch<'_>, frame: &[u8], budget: Budget) -> Self {
         if is_short(batch.changes.len(), budget) {
             return Self::Read(Write::batch(batch));
@@ -67,7 +68,7 @@ impl WriteRequest {
         Self::Frame(frame.to_vec())
     }
 
-    /// `read_view` is what is seen there.
+    /// `read_view` is the view of its place.
     fn within(self, budget: Budget, read_view: impl Fn() -> Option<ReadView>) -> Attempt {
         match self {
             Self::Read(write) if fits(write.changes.len(), write.if_root, budget, &read_view) => {
@@ -76,7 +77,7 @@ impl WriteRequest {
             Self::Frame(frame) if budget >= UNLIMITED => {
                 let fits =
                     |batch: &StateBatch<'_>| fits(batch.changes.len(), batch.if_root, budget, read_view);
-                // It is nothing else.
+                // `long` lets nothing else pass.
                 let read = |request| match request {
                     StateRequest::Put(put) => Some(Write::put(&put)),
                     StateRequest::Batch(batch) if fits(&batch) => Some(Write::batch(&batch)),
@@ -93,7 +94,7 @@ impl WriteRequest {
     }
 }
 
-/// What is to be written, read and in order.
+/// A decoded write, its changes in order.
 pub(super) struct Write {
     kind: WriteKind,
     changes: Changes,
@@ -127,7 +128,7 @@ impl Write {
         self.if_offset.is_some() || self.if_root.is_some()
     }
 
-    /// Refuses what does not find what it expects.
+    /// Checks the conditions of a batch.
     fn check(&self, fork: ForkId, read_view: &ReadView) -> Result<(), Refusal> {
         if let Some(base) = self.if_offset
             && base != read_view.offset()
@@ -140,7 +141,7 @@ impl Write {
         }
     }
 
-    /// `live` is the session that wrote, if one did.
+    /// The outcome of a write; `live` is its session, if it has one.
     fn done(&self, receipt: Receipt, live: Option<&LiveSession>) -> Outcome {
         let answer = Answer::Offset { kind: self.kind, offset: receipt.next, _live: live.cloned() };
         Outcome::Done(receipt.ticket, answer)
@@ -153,7 +154,7 @@ impl Write {
         }
         let read_view = state.read_view(fork, View::Pending)?;
         self.check(fork, &read_view)?;
-        // Others in this process may write meanwhile.
+        // Users of the `State` in this process do not take turns, and may write meanwhile.
         Ok(state.write_at(fork, read_view.offset(), &self.changes, now())?)
     }
 
@@ -179,7 +180,7 @@ impl Core {
             Place::Fork(fork) => Ok(self.write_fork(write, fork, budget)),
             Place::Session(token) => {
                 let live = self.sessions.find(token)?;
-                // Beside its snapshot it has nothing to do with its fork.
+                // A session with a snapshot does not need its fork's turn.
                 if let Some(held) = self.turn(Key::Session(token.name), Access::Write)
                     && live.lock()?.is_pending()
                 {
@@ -239,12 +240,12 @@ impl Core {
         }
     }
 
-    /// `beside` is the session that writes, if one does, in its turn.
+    /// `beside` is the session that writes, if one does. The caller has its turn.
     fn write_now(self: &Arc<Self>, write: &Write, fork: ForkId, beside: Option<&LiveSession>) -> Outcome {
         let written = self.open().and_then(|state| write.on_fork(state, fork));
         let done = |receipt| {
             self.grown(receipt);
-            // A session that was closed needs no receipt.
+            // A closed session needs no receipt.
             if let Some(mut session) = beside.and_then(|live| live.lock().ok()) {
                 session.wrote(receipt);
             }
@@ -276,7 +277,7 @@ impl Core {
     }
 }
 
-/// The place of a frame that is a batch or a put and says it first, as every writer of frames does.
+/// The place of a batch or a put, if it is the frame's first field, as every encoder writes it.
 fn place(frame: &[u8]) -> Option<Cow<'_, str>> {
     let mut reader = Reader::new(frame);
     let tag = reader.request().ok()?;
@@ -285,13 +286,13 @@ fn place(frame: &[u8]) -> Option<Cow<'_, str>> {
     if has_place { reader.string().ok() } else { None }
 }
 
-/// Whether `changes` changes fit into a budget.
+/// Whether a number of changes fits into a budget.
 fn is_short(changes: usize, budget: Budget) -> bool {
     budget >= UNLIMITED || changes * WRITE_COST <= budget
 }
 
-/// Whether they can, over what is seen there, on a root if one is expected. Where others wait for what takes
-/// long a root is reckoned only if little changed since the last one.
+/// Whether they do together with the root that is expected, if one is. On a reactor or a worker thread a root
+/// is computed only if little changed since the last one.
 fn fits(
     changes: usize,
     if_root: Option<Root>,
@@ -302,8 +303,8 @@ fn fits(
     is_short(changes, budget) && (if_root.is_none() || budget == ENDLESS || is_near())
 }
 
-/// What does not fit into a budget goes on where there is a larger one, and keeps the turns that it has: what
-/// comes behind it takes effect behind it.
+/// Continues a write that does not fit into its budget where there is a larger one. It keeps its turns, so
+/// that later calls take effect after it.
 fn longer(budget: Budget, rest: impl FnOnce(&Arc<Core>, Budget) -> Outcome + Send + 'static) -> Outcome {
     if budget < UNLIMITED {
         return Outcome::holding(|core| rest(core, UNLIMITED));
