@@ -2,7 +2,7 @@
 //!
 //! *Invariant*: a copy that no client can know of ends. The client that asked for a copy claims it by sending
 //! another call, or by having read its answers when it disconnects. Any other client claims it by naming it,
-//! or by asking for all servers. *Checked by* `tests/forks.rs`, with processes.
+//! or by asking for all servers. *Checked by* `tests/forks/`, with processes.
 
 use crate::generated::server::dispatch_unordered;
 use crate::supervisor::Supervisor;

@@ -12,7 +12,7 @@
 //! 4. *The caller of an order hears its outcome*, however late that is: the table says what a process has
 //!    confirmed.
 //!
-//! *Checked by* the tests below and `tests/forks.rs`.
+//! *Checked by* the tests below and `tests/forks/`.
 
 use crate::line::Line;
 use std::io;

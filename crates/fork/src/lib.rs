@@ -12,7 +12,7 @@
 //! 3. *No process is left behind*: one whose supervisor is gone ends by itself, unless it was emancipated; a
 //!    copy that no client can know of is ended.
 //!
-//! *Checked by* `tests/forks.rs`, with processes.
+//! *Checked by* `tests/forks/`, with processes.
 //!
 //! Never knows: what a program serves.
 #![forbid(unsafe_code)]

@@ -3,7 +3,7 @@
 //! Forks are made and dropped with `images` locked, so no image is removed that a new fork would be rebuilt
 //! from, and none is added for a dropped fork.
 //!
-//! *Checked by* `tests.rs`, and by the crash simulation.
+//! *Checked by* `tests/`, and by the crash simulation.
 
 use crate::error::Error;
 use crate::fork::{Fork, Moment, Place};

@@ -339,3 +339,24 @@ fn a_long_batch_that_is_none_is_no_request_and_gives_its_turn_back() {
     };
     assert_eq!(refusal.code(), RefusalCode::BadPlace);
 }
+
+#[test]
+fn a_fork_of_long_ago_is_made_before_a_later_drop_and_keeps_no_writer_waiting() {
+    let service = served();
+    let core = &service.core;
+    let state = core.state().unwrap();
+    let fork = state.fork(state.main(), now()).unwrap().0.to_string();
+    let Answer::Offset { offset, .. } = end(core, begin(core, put(&fork, "a"), BUSY)).unwrap() else {
+        panic!()
+    };
+    let made = StateFork { parent: fork.clone().into(), offset: Some(offset) };
+    let made = arrive(core, begin(core, StateRequest::Fork(made), BUSY));
+    assert!(matches!(made, Outcome::Apart(_)));
+    end(core, begin(core, put(&fork, "b"), BUSY)).unwrap();
+    let dropped = StateDrop { fork: fork.clone().into() };
+    let dropped = arrive(core, begin(core, StateRequest::Drop(dropped), BUSY));
+    end(core, made).unwrap();
+    end(core, dropped).unwrap();
+    assert_eq!(state.forks().len(), 2);
+    assert_eq!(end(core, begin(core, put(&fork, "c"), BUSY)).unwrap_err(), RefusalCode::NoFork);
+}

@@ -1,0 +1,187 @@
+//! How servers end: by orders, signals and force, with their supervisor, or without it.
+
+use crate::control::*;
+use crate::programs::{reached, wedged};
+use std::path::Path;
+use std::time::Duration;
+use thalweg_fork::generated::types::*;
+use thalweg_fork::{Options, Supervisor};
+use thalweg_sys::fork::{End, await_any_child, release};
+
+/// Whether a process has a signal to look at that is blocked.
+fn is_told(process: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    let pending = status.lines().find_map(|line| line.strip_prefix("ShdPnd:"));
+    pending.is_some_and(|signals| signals.trim().bytes().any(|digit| digit != b'0'))
+}
+
+#[allow(clippy::zombie_processes, reason = "the supervisor waits for every child there is")]
+pub(crate) fn a_server_that_is_signalled_answers_what_was_begun() {
+    let control = Control::start();
+    let copy = fork(&mut control.forks(), "1").1;
+    for address in [control.first(), copy] {
+        let (_, process) = add(&address, 7);
+        std::fs::write(&control.gate, "").unwrap();
+        std::thread::scope(|scope| {
+            let begun = scope.spawn(|| add(&address, 1));
+            let gate = Gate(&control.gate);
+            until("busy", || reached(&control.gate).exists());
+            std::process::Command::new("kill").args(["-s", "TERM", &process.to_string()]).spawn().unwrap();
+            until("told", || is_told(process) || !runs(process));
+            drop(gate);
+            assert_eq!(begun.join().unwrap(), (8, process));
+        });
+        until("ended", || !runs(process));
+    }
+    until("over", || control.supervisor.is_over());
+    control.end();
+}
+
+#[allow(clippy::zombie_processes, reason = "what is tested waits for it")]
+pub(crate) fn a_number_is_its_process_until_it_is_released() {
+    for (words, end) in [("exit 0", End::Code(0)), ("exit 3", End::Code(3)), ("kill -9 $$", End::Signal(9))] {
+        let child = std::process::Command::new("sh").args(["-c", words]).spawn().unwrap();
+        let is_there = || Path::new(&format!("/proc/{}", child.id())).exists();
+        for _ in 0..2 {
+            assert_eq!(await_any_child().unwrap(), Some((child.id(), end)));
+            assert!(is_there());
+        }
+        release(child.id());
+        assert!(!is_there());
+        assert_eq!(await_any_child().unwrap(), None);
+    }
+}
+
+/// The group that a terminal's signals reach a process with.
+fn group(process: u32) -> u32 {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
+    stat.rsplit(") ").next().unwrap().split(' ').nth(2).unwrap().parse().unwrap()
+}
+
+pub(crate) fn a_terminals_signals_are_the_supervisors_alone() {
+    let control = Control::start();
+    let (_, _, copy) = fork(&mut control.forks(), "1");
+    let process = add(&control.first(), 0).1;
+    let groups = [std::process::id(), process, copy].map(group);
+    assert!(groups[0] != groups[1] && groups[1] == groups[2], "{groups:?}");
+    control.end();
+}
+
+pub(crate) fn servers_that_nobody_looks_after_any_more_end() {
+    let mut control = Control::start();
+    fork(&mut control.forks(), "1");
+    assert_eq!(children(), 2);
+    control.stopper.stop();
+    control.thread.take().unwrap().join().unwrap();
+    drop(control);
+    until("no process", || children() == 0);
+}
+
+/// Outlives its supervisor, and must not outlive a test that fails: who reads the tests' output would wait
+/// for it.
+struct Freed(u32);
+
+impl Drop for Freed {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let _ = thalweg_sys::fork::kill(self.0);
+        }
+    }
+}
+
+pub(crate) fn a_server_that_is_emancipated_late_is_not_ended() {
+    let control = Control::start_with(SHORT);
+    let mut forks = control.forks();
+    let (one, first, process) = fork(&mut forks, "1");
+    let _freed = Freed(process);
+    let (other, second, process) = fork(&mut forks, "1");
+    let _freed = Freed(process);
+    let emancipate = |server: &str| {
+        let refused = control.forks().emancipate(&ForksEmancipate { server: server.into() });
+        let refused = refused.unwrap_err().to_string();
+        assert!(refused.contains("not_yet: "), "{refused}");
+        let servers = control.servers();
+        assert!(servers.iter().all(|server| !server.emancipated), "{servers:?}");
+    };
+    control.while_busy(&first, || emancipate(&one));
+    until("known", || control.servers().iter().any(|server| *server.server == *one && server.emancipated));
+    forks.shutdown(&ForksShutdown { server: one.into() }).unwrap();
+    control.while_busy(&second, || {
+        emancipate(&other);
+        let again = control.forks().emancipate(&ForksEmancipate { server: (&*other).into() });
+        let again = again.unwrap_err().to_string();
+        assert!(again.contains("not_emancipated: "), "{again}");
+        control.supervisor.end();
+        until("the first gone", || control.servers().len() == 1);
+        assert!(runs(process), "it was ended");
+        assert!(!control.supervisor.is_over(), "it may be refused yet");
+    });
+    until("over", || control.supervisor.is_over());
+    assert_eq!(add(&second, 7), (7, process));
+    forks.shutdown(&ForksShutdown { server: other.into() }).unwrap();
+    control.end();
+}
+
+/// Runs a supervisor in a process of its own, which this one kills.
+pub(crate) fn supervise(directory: &Path) {
+    let control = Control::start();
+    let mut forks = control.forks();
+    let mut processes = vec![add(&control.first(), 0).1, fork(&mut forks, "1").2];
+    let (free, address, process) = fork(&mut forks, "1");
+    forks.emancipate(&ForksEmancipate { server: free.into() }).unwrap();
+    processes.push(process);
+    let words: Vec<String> = processes.iter().map(ToString::to_string).collect();
+    std::fs::write(directory.join("said.new"), format!("{} {address}", words.join(" "))).unwrap();
+    std::fs::rename(directory.join("said.new"), directory.join("said")).unwrap();
+    wedged();
+}
+
+pub(crate) fn nobody_is_left_behind_but_who_was_emancipated() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut supervisor = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["supervise".as_ref(), directory.path().as_os_str()])
+        .stdin(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let said = directory.path().join("said");
+    until("said", || said.exists());
+    let said = std::fs::read_to_string(said).unwrap();
+    let words: Vec<&str> = said.split(' ').collect();
+    let processes: Vec<u32> = words[..3].iter().map(|word| word.parse().unwrap()).collect();
+    assert!(processes.iter().all(|process| runs(*process)));
+    supervisor.kill().unwrap();
+    supervisor.wait().unwrap();
+    until("gone", || !runs(processes[0]) && !runs(processes[1]));
+    assert_eq!(add(words[3], 3), (3, processes[2]));
+    thalweg_sys::fork::kill(processes[2]).unwrap();
+    until("gone, too", || !runs(processes[2]));
+}
+
+pub(crate) fn a_server_that_is_to_end_and_goes_on_is_ended_by_force() {
+    let control = Control::start_program("lingering", Duration::from_secs(2));
+    let process = control.servers()[0].process;
+    control.forks().shutdown(&ForksShutdown { server: "1".into() }).unwrap();
+    assert!(!runs(process) && control.servers().is_empty());
+    control.end();
+}
+
+/// A program that never answers is given up, and ended by force.
+pub(crate) fn a_wedged_program_is_no_server() {
+    let this = || std::env::current_exe().unwrap().into();
+    let options = Options::new(vec![this(), "wedged".into()], anywhere());
+    let options = Options { patience: Duration::from_millis(200), ..options };
+    let failed = Supervisor::start(options).unwrap_err().to_string();
+    assert!(failed.contains("says nothing"), "{failed}");
+    assert_eq!(children(), 0);
+    let refused = Options::new(vec![this(), "hesitant".into(), "nowhere".into()], anywhere());
+    let refused = Supervisor::start(Options { servers_max: 0, ..refused }).unwrap_err().to_string();
+    assert!(refused.contains("servers_full: "), "{refused}");
+    assert_eq!(children(), 0, "one is left that nobody waits for");
+    // What it has started ends with it.
+    let family = ["sh", "-c", "sleep 120 >/dev/null & wait"].map(Into::into).to_vec();
+    let options = Options { patience: Duration::from_millis(200), ..Options::new(family, anywhere()) };
+    assert!(Supervisor::start(options).is_err());
+    until("no process", || children() == 0);
+    let missing = Options::new(vec!["/nowhere/at/all".into()], anywhere());
+    assert!(Supervisor::start(missing).is_err());
+}

@@ -1,0 +1,402 @@
+//! Images: when they are written, what a start does with them, damaged ones included, and when they are
+//! removed.
+
+use super::*;
+use thalweg_log::CommitError;
+
+#[test]
+fn what_a_start_replays_has_a_bound_where_forks_are_made_of_forks_that_are_dropped() {
+    let (limit, directory) = (4_000, tempfile::tempdir().unwrap());
+    let store = on_disk(directory.path(), Durability::Os);
+    let options = || Options { image_bytes: limit, ..Options::default() };
+    let state = State::open(&store, "s", options()).unwrap();
+    let (mut fork, mut time) = (state.main(), 0);
+    for generation in 0..40 {
+        time += 1;
+        let (next, _) = state.fork(fork, time).unwrap();
+        state.write(next, &put("k", &generation.to_string().repeat(250)), time).unwrap();
+        if fork != state.main() {
+            state.drop_fork(fork, time).unwrap();
+        }
+        state.maintain(time).unwrap();
+        fork = next;
+    }
+    let newest = state
+        .shared
+        .images
+        .lock()
+        .under(&state.find(fork).unwrap().log, u64::MAX)
+        .next()
+        .map(|image| image.offset);
+    let left = state.offset(fork, View::Pending).unwrap() - newest.unwrap();
+    assert!(left < 2 * limit, "{left} bytes would be replayed");
+    let root = state.root(fork, View::Committed).unwrap();
+    drop(state);
+    store.close().unwrap();
+    drop(store);
+    let state = State::open(&on_disk(directory.path(), Durability::Os), "s", options()).unwrap();
+    assert_eq!((state.wrong().len(), state.root(fork, View::Committed).unwrap()), (0, root));
+}
+
+/// An image of the main line that says it has another root than it has.
+fn forged(store: &Store, fork: ForkId, offset: u64) {
+    let log = find_image(store, fork, offset);
+    let mut reader = store.reader(&log);
+    let entries: Vec<Vec<u8>> =
+        reader.entries(&Default::default()).map(|entry| entry.unwrap().data.to_vec()).collect();
+    let name = log.name().to_vec();
+    let version = log.staged().unwrap().version;
+    store.delete(&log, version, 1, None).unwrap();
+    let config = log.config().clone();
+    let (log, _) = store.create(&name, &config, None, &Default::default(), None).unwrap();
+    let count = entries.len();
+    for (n, mut payload) in entries.into_iter().enumerate() {
+        let close = n + 1 == count;
+        if close {
+            *payload.last_mut().unwrap() ^= 1;
+        }
+        let commit = thalweg_log::Commit { payload: &payload, close, ..Default::default() };
+        store.commit(&log, log.staged().unwrap().version, &commit, None).unwrap();
+    }
+}
+
+fn images_in(store: &Store) -> usize {
+    let mut images = 0;
+    store.visit(|log| images += usize::from(log.name().starts_with(b"s/images/") && log.staged().is_some()));
+    images
+}
+
+fn find_image(store: &Store, fork: ForkId, offset: u64) -> std::sync::Arc<thalweg_log::Log> {
+    store.find(format!("s/images/{fork}-{offset}").as_bytes()).unwrap()
+}
+
+#[test]
+fn an_image_without_its_root_is_done_without_or_named() {
+    for history in [History::Kept, History::Trimmed] {
+        let store = memory();
+        let options = Options { history, ..Options::default() };
+        let state = State::open(&store, "s", options.clone()).unwrap();
+        let main = state.main();
+        for n in 0..50 {
+            state.write(main, &put(&format!("k{n}"), "1"), 1).unwrap();
+        }
+        let offset = state.checkpoint(main, 2).unwrap();
+        state.write(main, &put("after", "1"), 3).unwrap();
+        let root = state.root(main, View::Committed).unwrap();
+        drop(state);
+        let state = State::open(&store, "s", options.clone()).unwrap();
+        assert_eq!(state.root(main, View::Committed).unwrap(), root);
+        drop(state);
+        forged(&store, main, offset);
+        match (history, State::open(&store, "s", options)) {
+            (History::Kept, Ok(state)) => {
+                assert!(matches!(state.wrong(), [Error::Root { .. }]));
+                assert_eq!(state.root(main, View::Committed).unwrap(), root);
+            }
+            (History::Trimmed, Err(Error::Root { fork, offset: at })) => {
+                assert_eq!((fork, at), (main, offset))
+            }
+            (_, opened) => panic!("{history:?}: {opened:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_fork_whose_only_image_is_not_what_it_was_is_no_state_that_never_was() {
+    let store = memory();
+    let options = Options { history: History::Trimmed, ..Options::default() };
+    let state = State::open(&store, "s", options.clone()).unwrap();
+    let main = state.main();
+    state.write(main, &put("of main", "1"), 1).unwrap();
+    let (fork, _) = state.fork(main, 1).unwrap();
+    for n in 0..10 {
+        state.write(fork, &put(&format!("k{n}"), "1"), 1).unwrap();
+    }
+    let offset = state.checkpoint(fork, 2).unwrap();
+    state.write(fork, &put("after", "1"), 3).unwrap();
+    drop(state);
+    forged(&store, fork, offset);
+    for _ in 0..2 {
+        let state = State::open(&store, "s", options.clone()).unwrap();
+        assert!(matches!(state.wrong(), [Error::Unreadable { fork: broken, .. }] if *broken == fork));
+        assert!(matches!(state.map(fork, View::Committed), Err(Error::Unreadable { .. })));
+        assert_eq!(state.map(main, View::Committed).unwrap().len(), 1);
+        // It may be mended by other means.
+        state.checkpoint(main, 4).unwrap();
+        assert!(find_image(&store, fork, offset).staged().is_some());
+    }
+    let state = State::open(&store, "s", options).unwrap();
+    state.drop_fork(fork, 5).unwrap();
+    assert_eq!((state.forks(), images_in(&store)), (vec![main], 1));
+}
+
+#[test]
+fn entries_that_were_let_go_of_are_not_passed_over() {
+    let store = memory();
+    let state = State::open(&store, "s", Options::default()).unwrap();
+    let main = state.main();
+    let ends = [1, 2, 3].map(|n| state.write(main, &put("a", &n.to_string()), 1).unwrap().next);
+    let log = state.find(main).unwrap().log.clone();
+    let seen = |from| {
+        let mut seen = Vec::new();
+        strict_read::entries(&store, &log, from, |entry| {
+            seen.push(entry.offset);
+            Ok(std::ops::ControlFlow::Continue(()))
+        })
+        .map(|()| seen)
+    };
+    assert_eq!(seen(0).unwrap(), [0, ends[0], ends[1]]);
+    for (trim, first) in [(ends[1], ends[1]), (ends[2], ends[2])] {
+        let version = log.staged().unwrap().version;
+        let commit = thalweg_log::Commit { trim: Some(trim), time: 2, ..Default::default() };
+        store.commit(&log, version, &commit, None).unwrap();
+        for from in [0, ends[0]] {
+            let Err(Error::Read(thalweg_log::ReadError::Purged { from: missing, first: begins })) =
+                seen(from)
+            else {
+                panic!("{:?}", seen(from))
+            };
+            assert_eq!((missing, begins), (from, first));
+        }
+        assert_eq!(seen(first).unwrap().len(), usize::from(first < ends[2]));
+    }
+}
+
+#[test]
+fn what_was_is_found_while_images_come_and_go() {
+    what_was_is_found(History::Kept);
+    what_was_is_found(History::Trimmed);
+}
+
+fn what_was_is_found(history: History) {
+    const KEYS: u64 = 8;
+    let state = State::open(&memory(), "s", Options { history, ..Options::default() }).unwrap();
+    let main = state.main();
+    let passing = state.fork(main, 1).unwrap().0;
+    let is_over = std::sync::OnceLock::new();
+    // Numbers are written one behind the other, each to the next key.
+    let is_one_that_was = |map: &Map| {
+        let mut numbers: Vec<u64> =
+            contents(map).into_values().map(|n| String::from_utf8(n).unwrap().parse().unwrap()).collect();
+        numbers.sort_unstable();
+        let first = numbers.first().copied().unwrap_or(0);
+        (first == 0 || numbers.len() as u64 == KEYS)
+            && numbers.iter().copied().eq((first..).take(numbers.len()))
+    };
+    let look = || {
+        while is_over.get().is_none() {
+            for fork in [main, passing] {
+                let Ok(end) = state.offset(fork, View::Pending) else { continue };
+                match state.at(fork, end) {
+                    Ok((map, _)) => assert!(is_one_that_was(&map), "at {end}: {:?}", contents(&map)),
+                    Err(Error::NoFork(gone)) => assert_eq!(gone, passing),
+                    // By now an image further on stands for it.
+                    Err(Error::NoState { .. })
+                        if history == History::Trimmed
+                            && state.offset(fork, View::Pending).ok() != Some(end) => {}
+                    Err(error) => panic!("{error}"),
+                }
+            }
+        }
+    };
+    let image = || {
+        while is_over.get().is_none() {
+            for fork in [main, passing] {
+                assert!(matches!(state.checkpoint(fork, 1), Ok(_) | Err(Error::NoFork(_))));
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        (0..4).for_each(|_| drop(scope.spawn(look)));
+        scope.spawn(image);
+        for n in 0..6_000 {
+            for fork in [main, passing] {
+                state.write(fork, &put(&format!("k{}", n % KEYS), &n.to_string()), 1).unwrap();
+            }
+            if n % 8 == 0 {
+                state.checkpoint(main, 1).unwrap();
+                state.checkpoint(passing, 1).unwrap();
+            }
+        }
+        state.drop_fork(passing, 2).unwrap();
+        is_over.set(()).unwrap();
+    });
+}
+
+#[test]
+fn images_are_written_when_they_are_due_and_forks_keep_what_they_need() {
+    let store = memory();
+    let options = Options { history: History::Trimmed, image_bytes: 2_000, ..Options::default() };
+    let state = State::open(&store, "s", options.clone()).unwrap();
+    let main = state.main();
+    assert_eq!(state.maintain(1).unwrap(), 0);
+    let write = |fork, n: u64| {
+        state.write(fork, &put(&format!("k{}", n % 7), &n.to_string()), n).unwrap();
+    };
+    (0..30).for_each(|n| write(main, n));
+    assert!(state.is_due());
+    assert_eq!(state.maintain(1).unwrap(), 1);
+    let (fork, _) = state.fork(main, 1).unwrap();
+    write(fork, 99);
+    assert!(!state.is_due(), "a fork has only its own behind it");
+    let root = state.root(fork, View::Committed).unwrap();
+    for round in 0..3 {
+        (0..30).for_each(|n| write(main, n + round));
+        assert_eq!(state.maintain(1).unwrap(), 1);
+    }
+    assert_eq!(images_in(&store), 2, "the newest, and the one that the fork began with");
+    let first = store.find(b"s/main").unwrap().staged().unwrap().first;
+    assert!(first > 0 && matches!(state.at(main, first - 1), Err(Error::NoState { .. })));
+    drop(state);
+    let state = State::open(&store, "s", options).unwrap();
+    assert_eq!(state.root(fork, View::Committed).unwrap(), root);
+    state.drop_fork(fork, 2).unwrap();
+    assert_eq!(images_in(&store), 1);
+}
+
+#[test]
+fn a_trimmed_store_does_not_grow_while_a_fork_stays() {
+    let store = memory();
+    let options = Options { history: History::Trimmed, image_bytes: 100_000, ..Options::default() };
+    let state = State::open(&store, "s", options).unwrap();
+    let main = state.main();
+    let mut serial = 0;
+    let mut round = |fork| {
+        for _ in 0..50 {
+            serial += 1;
+            let value = format!("{serial:05000}");
+            state.write(fork, &put(&format!("k{}", serial % 3), &value), serial).unwrap();
+        }
+        state.maintain(1).unwrap();
+        store.stats().live_bytes
+    };
+    round(main);
+    let (fork, _) = state.fork(main, 1).unwrap();
+    let root = state.root(fork, View::Committed).unwrap();
+    let held: Vec<u64> = (0..12).map(|_| round(main)).collect();
+    assert!(held[11] < held[0] + 300_000, "{held:?}");
+    assert_eq!(state.root(fork, View::Committed).unwrap(), root);
+    // What it has an image of, the line that it branched off from need not keep.
+    let held: Vec<u64> = (0..12).map(|_| round(fork)).collect();
+    assert!(held[11] < held[0] + 300_000, "{held:?}");
+}
+
+#[test]
+fn a_fork_whose_image_cannot_be_written_keeps_no_other_waiting() {
+    let store = memory();
+    let state = State::open(&store, "s", Options { image_bytes: 1, ..Options::default() }).unwrap();
+    let main = state.main();
+    let (fork, _) = state.fork(main, 1).unwrap();
+    let [taken, free] = [main, fork].map(|of| (of, state.write(of, &put("a", "1"), 1).unwrap().next));
+    let log = store.find(b"s/main").unwrap();
+    let name = format!("s/images/{}-{}", taken.0, taken.1);
+    store.create(name.as_bytes(), log.config(), None, &Default::default(), None).unwrap();
+    let foreign = store.find(name.as_bytes()).unwrap();
+    let close = thalweg_log::Commit { close: true, ..Default::default() };
+    store.commit(&foreign, foreign.staged().unwrap().version, &close, None).unwrap();
+    let refused = state.maintain(2).unwrap_err();
+    assert!(matches!(refused, Error::Commit(CommitError::Exists)), "{refused}");
+    assert!(find_image(&store, free.0, free.1).staged().is_some_and(|image| image.closed));
+    assert!(state.is_due(), "the one that could not be");
+}
+
+#[test]
+fn a_dropped_fork_takes_its_images_with_it_and_leaves_those_of_others() {
+    let store = memory();
+    let state = State::open(&store, "s", Options::default()).unwrap();
+    let main = state.main();
+    state.write(main, &put("a", "1"), 1).unwrap();
+    state.checkpoint(main, 1).unwrap();
+    let (fork, _) = state.fork(main, 1).unwrap();
+    state.write(fork, &put("b", "1"), 1).unwrap();
+    state.checkpoint(fork, 1).unwrap();
+    let (child, _) = state.fork(fork, 1).unwrap();
+    assert_eq!(images_in(&store), 2);
+    state.drop_fork(fork, 2).unwrap();
+    assert_eq!(images_in(&store), 2, "the child begins with it");
+    state.drop_fork(child, 3).unwrap();
+    assert_eq!(images_in(&store), 1);
+    // One that a crash left when it had taken the fork.
+    let (fork, _) = state.fork(main, 4).unwrap();
+    state.write(fork, &put("b", "2"), 4).unwrap();
+    state.checkpoint(fork, 4).unwrap();
+    let name = state.fork_infos(fork, 1)[0].log.clone();
+    drop(state);
+    let log = store.find(name.as_bytes()).unwrap();
+    store.delete(&log, log.staged().unwrap().version, 5, None).unwrap();
+    assert_eq!(images_in(&store), 2);
+    let state = State::open(&store, "s", Options::default()).unwrap();
+    assert_eq!(images_in(&store), 1);
+    assert_eq!(state.get(main, View::Committed, "a").unwrap().as_deref(), Some(&b"1"[..]));
+}
+
+/// An image that many forks lean on: how many of them are looked at when one is dropped does not grow with
+/// how many there are.
+#[test]
+fn an_image_goes_with_the_last_fork_that_leans_on_it_and_a_drop_looks_at_no_other_fork() {
+    let store = memory();
+    let state = State::open(&store, "s", Options::default()).unwrap();
+    let main = state.main();
+    state.write(main, &put("a", "1"), 1).unwrap();
+    state.checkpoint(main, 1).unwrap();
+    let mut forks: Vec<_> = (0..20).map(|n| state.fork(main, n).unwrap().0).collect();
+    // One of a fork, one of a place behind the image, and one that has an image of its own.
+    forks.push(state.fork(forks[0], 2).unwrap().0);
+    let end = state.write(main, &put("a", "2"), 2).unwrap().next;
+    let own = state.fork(main, 2).unwrap().0;
+    state.write(own, &put("own", "2"), 2).unwrap();
+    state.checkpoint(own, 2).unwrap();
+    state.write(main, &put("a", "3"), 3).unwrap();
+    state.checkpoint(main, 3).unwrap();
+    forks.push(state.fork_at(main, end, 3).unwrap().0);
+    assert_eq!(images_in(&store), 3);
+    for reopened in [false, true] {
+        let state = match reopened {
+            false => state.clone(),
+            true => State::open(&store, "s", Options::default()).unwrap(),
+        };
+        let half = if reopened { 0 } else { forks.len() / 2 };
+        for fork in forks.drain(half..) {
+            assert_eq!(images_in(&store), 3, "others lean on it");
+            // A drop that took the lock of another fork's views, or of all forks, would wait here for ever.
+            let others = state.shared.forks.read();
+            let held: Vec<_> = others.values().filter(|other| other.log.id() != fork).cloned().collect();
+            drop(others);
+            let _held: Vec<_> = held.iter().map(|other| other.stand_still()).collect();
+            state.drop_fork(fork, 4).unwrap();
+        }
+    }
+    let state = State::open(&store, "s", Options::default()).unwrap();
+    assert_eq!(images_in(&store), 2);
+    state.drop_fork(own, 5).unwrap();
+    assert_eq!(images_in(&store), 1);
+}
+
+#[test]
+fn what_is_kept_from_some_image_on_stays_when_there_are_others() {
+    let store = memory();
+    let trimmed = Options { history: History::Trimmed, ..Options::default() };
+    let state = State::open(&store, "s", trimmed).unwrap();
+    let main = state.main();
+    state.write(main, &put("a", "1"), 1).unwrap();
+    let base = state.checkpoint(main, 2).unwrap();
+    drop(state);
+    let state = State::open(&store, "s", Options::default()).unwrap();
+    let kept = state.write(main, &put("b", "1"), 3).unwrap().next;
+    let (fork, _) = state.fork(main, 3).unwrap();
+    for time in 4..7 {
+        for of in [main, fork] {
+            state.write(of, &put("b", &time.to_string()), time).unwrap();
+            state.checkpoint(of, time).unwrap();
+        }
+    }
+    drop(state);
+    let state = State::open(&store, "s", Options::default()).unwrap();
+    for of in [main, fork] {
+        assert_eq!(contents(&state.at(of, base).unwrap().0).len(), 1);
+        assert_eq!(contents(&state.at(of, kept).unwrap().0)["b"], b"1");
+        let (again, _) = state.fork_at(of, kept, 8).unwrap();
+        assert_eq!(state.get(again, View::Committed, "b").unwrap().as_deref(), Some(&b"1"[..]));
+    }
+    assert_eq!(images_in(&store), 3, "the first, and the newest of either");
+}
