@@ -3,8 +3,8 @@
 use super::Core;
 use super::answer::Answer;
 use super::order::{Budget, Key, Outcome};
-use super::refusal::Refusal;
 use super::page::{limit, paged};
+use super::refusal::Refusal;
 use crate::fork_info::ForkInfo;
 use crate::generated::types::{
     ForkInfo as ListedFork, StateDrop, StateDropResponse, StateFork, StateForkResponse, StateForks,
@@ -65,9 +65,7 @@ impl Core {
         if cost <= budget {
             return Ok(Outcome::done(self.fork_page(from, limit)?));
         }
-        Ok(Outcome::elsewhere_within(cost, move |core, _| {
-            core.fork_page(from, limit).map(Outcome::done).into()
-        }))
+        Ok(Outcome::elsewhere(cost, move |core, _| core.fork_page(from, limit).map(Outcome::done).into()))
     }
 
     fn fork_page(&self, from: ForkId, limit: usize) -> Result<Answer, Refusal> {

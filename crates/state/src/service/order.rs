@@ -109,13 +109,8 @@ impl Outcome {
         Self::Done(0, answer)
     }
 
-    /// The rest is done by a worker thread.
-    pub(super) fn elsewhere(rest: impl FnOnce(&Arc<Core>) -> Self + Send + 'static) -> Self {
-        Self::elsewhere_within(UNLIMITED, |core, _| rest(core))
-    }
-
     /// The rest is done within the budget that it is given, `least` or more.
-    pub(super) fn elsewhere_within(
+    pub(super) fn elsewhere(
         least: Budget,
         rest: impl FnOnce(&Arc<Core>, Budget) -> Self + Send + 'static,
     ) -> Self {

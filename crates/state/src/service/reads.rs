@@ -108,7 +108,7 @@ impl Core {
                 let seen = core.see(source);
                 drop(held);
                 let look_at = |seen| match budget {
-                    NO_ROOM => Outcome::elsewhere_within(0, move |_, budget| look(seen, budget)),
+                    NO_ROOM => Outcome::elsewhere(0, move |_, budget| look(seen, budget)),
                     budget => look(seen, budget),
                 };
                 seen.map(look_at).into()
@@ -138,7 +138,7 @@ impl Core {
             if cost <= budget {
                 return Outcome::done(entries());
             }
-            Outcome::elsewhere_within(cost, move |_, _| Outcome::done(entries()))
+            Outcome::elsewhere(cost, move |_, _| Outcome::done(entries()))
         })
     }
 
@@ -276,7 +276,7 @@ impl Count {
         match next {
             None => Outcome::done(Answer::Count(self.so_far as u64)),
             Some(next) if self.so_far < LONG => {
-                Outcome::elsewhere_within(0, move |_, budget| self.go_on(Some(&next), budget))
+                Outcome::elsewhere(0, move |_, budget| self.go_on(Some(&next), budget))
             }
             Some(next) => Outcome::apart(move |_| self.go_on(Some(&next), ENDLESS)),
         }

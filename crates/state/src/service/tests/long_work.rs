@@ -134,11 +134,11 @@ fn what_nobody_waits_for_any_more_is_not_done() {
     impl Handler for Counting {
         fn request(&mut self, _: Request<'_>, reply: Reply) {
             let count = Arc::clone(&self.1);
-            let rest = move |_: &Arc<Core>| {
+            let rest = move |_: &Arc<Core>, _| {
                 count.fetch_add(1, Ordering::Relaxed);
                 Outcome::done(Answer::Count(1))
             };
-            self.0.core.settle(Outcome::elsewhere(rest), BUSY, PendingCall::new(1, reply));
+            self.0.core.settle(Outcome::elsewhere(UNLIMITED, rest), BUSY, PendingCall::new(1, reply));
         }
     }
     let (mut service, _, finish) = busy(ALONE + 1);
@@ -276,10 +276,10 @@ fn what_is_left_of_a_call_is_done_though_its_job_came_while_it_was_helped() {
                 core.workers.execute(Box::new(move || passed.send(()).unwrap()));
                 // Jobs come in order: the one of this call has come.
                 passes.recv().unwrap();
-                Outcome::elsewhere(|_| Outcome::done(Answer::Count(1)))
+                Outcome::elsewhere(UNLIMITED, |_, _| Outcome::done(Answer::Count(1)))
             };
             let asked = PendingCall::new(1, reply);
-            self.0.core.settle(Outcome::elsewhere_within(1, rest), BUSY, asked);
+            self.0.core.settle(Outcome::elsewhere(1, rest), BUSY, asked);
         }
     }
     let (mut service, _, finish) = busy(1);
