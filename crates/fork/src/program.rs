@@ -60,18 +60,24 @@ impl Program {
         Self { line: Line::new(input), is_emancipated: false, is_alone: false, is_copy: false }
     }
 
+    /// Whether its supervisor is gone and it goes on, because it was emancipated. No order comes any more,
+    /// and its descriptor stays readable: it need not be watched from then on.
+    pub fn is_alone(&self) -> bool {
+        self.is_alone
+    }
+
     /// The next order, if one has come. Never waits.
     ///
     /// # Errors
     /// The order is none of those in `docs/forks.md`.
     pub fn order(&mut self) -> io::Result<Option<Order>> {
-        loop {
+        while !self.is_alone {
             let (words, beside) = match self.line.hear()? {
                 LineEvent::Line(words, beside) => (words, beside),
                 LineEvent::Nothing => return Ok(None),
                 LineEvent::End if self.is_emancipated => {
                     self.is_alone = true;
-                    return Ok(None);
+                    break;
                 }
                 LineEvent::End => return Ok(Some(Order::End)),
             };
@@ -91,6 +97,7 @@ impl Program {
                 _ => return Err(io::Error::new(io::ErrorKind::InvalidData, format!("an order {words:?}"))),
             }
         }
+        Ok(None)
     }
 
     /// Confirms the order. It is no error if the supervisor is gone.
@@ -141,7 +148,7 @@ impl Program {
 }
 
 impl AsFd for Program {
-    /// Readable when there may be an order.
+    /// Readable when there may be an order; for good once it is alone ([`Program::is_alone`]).
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.line.as_fd()
     }
@@ -197,8 +204,9 @@ fn live(
         if signals.next()?.is_some() {
             return serving.end().map(|()| false);
         }
+        let was_alone = program.is_alone;
         match program.order()? {
-            None if program.is_alone => epoll = watching(program, &signals, &serving)?,
+            None if program.is_alone != was_alone => epoll = watching(program, &signals, &serving)?,
             None => {}
             Some(Order::Listen(listener)) => match listening(listener, options, mount) {
                 Ok(begun) => {
@@ -238,4 +246,19 @@ fn listening(
 fn watching(program: &Program, signals: &Signals, serving: &ServerSet) -> io::Result<Epoll> {
     let line = (!program.is_alone).then(|| program.as_fd());
     serving.watched(line.into_iter().chain([signals.as_fd()]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_emancipated_program_without_a_supervisor_says_so_and_has_no_order() {
+        let (ours, theirs) = socket::pair().unwrap();
+        let mut program = Program { is_emancipated: true, ..Program::told_by(ours) };
+        assert!(program.order().unwrap().is_none() && !program.is_alone());
+        drop(theirs);
+        assert!(program.order().unwrap().is_none() && program.is_alone());
+        assert!(program.order().unwrap().is_none());
+    }
 }

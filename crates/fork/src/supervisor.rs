@@ -149,6 +149,7 @@ impl Supervisor {
             // They name descriptors of this process.
             .env_remove("LISTEN_PID")
             .env_remove("LISTEN_FDS")
+            .env_remove("LISTEN_FDNAMES")
             .process_group(0)
             .spawn()
             .map_err(at(&format!("start {}", Path::new(program).display())))?;

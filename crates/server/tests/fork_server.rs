@@ -33,7 +33,9 @@ fn the_program() {
     if std::env::var_os(IS_PROGRAM).is_none() {
         return;
     }
-    assert!(std::env::var_os("LISTEN_FDS").is_none(), "what was handed over was not for this process");
+    for name in ["LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"] {
+        assert!(std::env::var_os(name).is_none(), "what was handed over was not for this process: {name}");
+    }
     let mut program = Program::inherited().unwrap();
     loop {
         match program.order().unwrap() {
@@ -62,7 +64,7 @@ fn the_program() {
 fn activated(control: &Path, listener: &dyn AsFd, count: u32, more: &[&str]) -> Command {
     let mut command = Command::new("sh");
     let script = format!(
-        "exec 3<&0 4<&0 0</dev/null; LISTEN_PID=$$ LISTEN_FDS={count} exec \"$0\" fork-server \"$@\""
+        "exec 3<&0 4<&0 0</dev/null; LISTEN_PID=$$ LISTEN_FDS={count} LISTEN_FDNAMES=here exec \"$0\" fork-server \"$@\""
     );
     command.args(["-c", &script, PROGRAM]).args(more).arg("--control").arg(control).arg("--");
     command.arg(std::env::current_exe().unwrap()).args(["--exact", "the_program"]).env(IS_PROGRAM, "1");

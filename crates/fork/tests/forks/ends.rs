@@ -2,7 +2,8 @@
 
 use crate::control::*;
 use crate::programs::{reached, wedged};
-use std::path::Path;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use thalweg_fork::generated::types::*;
 use thalweg_fork::{Options, Supervisor};
@@ -136,6 +137,15 @@ pub(crate) fn supervise(directory: &Path) {
     wedged();
 }
 
+/// The descriptors of a process by which it waits for others.
+fn epolls(process: u32) -> BTreeSet<PathBuf> {
+    let descriptors = std::fs::read_dir(format!("/proc/{process}/fd")).unwrap();
+    let paths = descriptors.map(|entry| entry.unwrap().path());
+    let leads_to_epoll =
+        |path: &PathBuf| std::fs::read_link(path).is_ok_and(|to| to.to_string_lossy().contains("eventpoll"));
+    paths.filter(leads_to_epoll).collect()
+}
+
 pub(crate) fn nobody_is_left_behind_but_who_was_emancipated() {
     let directory = tempfile::tempdir().unwrap();
     let mut supervisor = std::process::Command::new(std::env::current_exe().unwrap())
@@ -153,6 +163,13 @@ pub(crate) fn nobody_is_left_behind_but_who_was_emancipated() {
     supervisor.wait().unwrap();
     until("gone", || !runs(processes[0]) && !runs(processes[1]));
     assert_eq!(add(words[3], 3), (3, processes[2]));
+    // It waits as before, and does not make anew what it waits by, which has another number then.
+    let waits_by = |_| {
+        add(words[3], 0);
+        epolls(processes[2])
+    };
+    let samples: Vec<_> = (0..16).map(waits_by).collect();
+    assert!(samples.iter().all(|sample| *sample == samples[0]), "{samples:?}");
     thalweg_sys::fork::kill(processes[2]).unwrap();
     until("gone, too", || !runs(processes[2]));
 }
