@@ -145,6 +145,9 @@ impl State {
                 && let Some(branch) = child.log.fork()
             {
                 child.has_no_parent(branch.at, images.offset_used_by(child.log.id()).unwrap_or(0));
+                if let Ok(pending) = child.pending() {
+                    self.note_due(&child, pending.offset);
+                }
             }
         }
     }

@@ -19,8 +19,7 @@ impl State {
     pub fn maintain(&self, time: Time) -> Result<usize, Error> {
         // Another thread does it.
         let Some(_alone) = self.shared.imaging.try_lock() else { return Ok(0) };
-        let limit = self.shared.options.image_bytes;
-        let due: Vec<_> = self.all().values().filter(|fork| fork.behind() >= limit).cloned().collect();
+        let due = self.due();
         let mut outcome = Ok(due.len());
         for fork in &due {
             match self.write_image(fork, time) {
@@ -32,10 +31,9 @@ impl State {
         outcome
     }
 
-    /// Whether a fork is due for an image ([`State::maintain`]).
+    /// Whether a fork is due for an image ([`State::maintain`]). Complexity: a look at each that is.
     pub fn is_due(&self) -> bool {
-        let limit = self.shared.options.image_bytes;
-        self.all().values().any(|fork| fork.behind() >= limit)
+        !self.due().is_empty()
     }
 
     /// Writes an image of a fork's committed state. Returns where its log ends there.

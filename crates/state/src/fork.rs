@@ -217,15 +217,9 @@ impl Fork {
         rooted
     }
 
-    /// How many bytes of its log, inherited ones included, an opening would replay.
-    pub(crate) fn behind(&self) -> u64 {
-        let imaged = *self.imaged.lock();
-        let views = self.views.lock();
-        match (&views.committed, &views.pending) {
-            (Some(moment), Some(_)) => moment.offset - imaged,
-            // It is dropped, so it will not be opened.
-            _ => 0,
-        }
+    /// How many bytes of its log, inherited ones included, an opening would replay if the log ended at `end`.
+    pub(crate) fn behind(&self, end: Offset) -> u64 {
+        end.saturating_sub(*self.imaged.lock())
     }
 
     /// Notes its image at an offset.

@@ -41,6 +41,7 @@ mod changes;
 mod checkpoint;
 pub mod client;
 mod digest;
+mod due;
 mod durable;
 mod error;
 mod fork;

@@ -3,6 +3,7 @@
 use crate::background_drop::BackgroundDrop;
 use crate::changes::{Changes, EachChange};
 use crate::digest::Root;
+use crate::due::Due;
 use crate::durable::{DurabilityListener, Durable};
 use crate::error::Error;
 use crate::fork::{Fork, Moment, Place, View};
@@ -117,6 +118,7 @@ pub(crate) struct Shared {
     /// The number of the next fork's log.
     pub(crate) next: Mutex<u64>,
     pub(crate) images: Mutex<Images>,
+    pub(crate) due: Due,
     /// Held while an image is written: one at a time.
     pub(crate) imaging: Mutex<()>,
     pub(crate) past: Mutex<Past>,
@@ -158,12 +160,16 @@ impl State {
             unreadable: RwLock::new(unreadable),
             next: Mutex::new(next),
             images: Mutex::new(images),
+            due: Due::default(),
             imaging: Mutex::new(()),
             past: Mutex::default(),
             wrong,
             background_drop: BackgroundDrop::default(),
         });
         let state = Self { shared };
+        for fork in state.all().values() {
+            state.note_due(fork, fork.pending()?.offset);
+        }
         let mut images = state.shared.images.lock();
         state.count_uses(&mut images);
         if state.wrong().is_empty() {
@@ -347,7 +353,10 @@ impl State {
         changes.into_iter().try_for_each(|(key, _)| check_key(key))?;
         let found = self.find(fork)?;
         let Shared { store, durable, options, .. } = &*self.shared;
-        found.commit(&Place { store, durable, kind: &options.kind }, changes, expected, time)
+        let receipt =
+            found.commit(&Place { store, durable, kind: &options.kind }, changes, expected, time)?;
+        self.note_due(&found, receipt.next);
+        Ok(receipt)
     }
 
     /// Finds a fork. It may be dropped, which its methods report.

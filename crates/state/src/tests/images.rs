@@ -254,6 +254,46 @@ fn images_are_written_when_they_are_due_and_forks_keep_what_they_need() {
     assert_eq!(images_in(&store), 1);
 }
 
+/// Housekeeping asks every few seconds, however many forks there are.
+#[test]
+fn forks_that_are_not_due_for_an_image_are_not_looked_at() {
+    let store = memory();
+    let options = Options { image_bytes: 1_000, ..Options::default() };
+    let state = State::open(&store, "s", options.clone()).unwrap();
+    let main = state.main();
+    let (other, _) = state.fork(main, 1).unwrap();
+    let (due, _) = state.fork(main, 1).unwrap();
+    state.write(due, &put("a", &"1".repeat(1_000)), 1).unwrap();
+    for reopened in [false, true] {
+        let state = if reopened { State::open(&store, "s", options.clone()).unwrap() } else { state.clone() };
+        let still = state.find(other).unwrap();
+        // Looking at this one would take for ever.
+        let _still = still.stand_still();
+        assert_eq!((state.is_due(), state.maintain(2).unwrap(), state.is_due()), (true, 1, false));
+        state.write(due, &put("a", &"2".repeat(1_000)), 1).unwrap();
+    }
+}
+
+/// A fork whose parent goes may have more to replay from then on.
+#[test]
+fn a_fork_is_due_for_an_image_when_its_parent_is_dropped_and_only_then() {
+    let store = memory();
+    let state = State::open(&store, "s", Options { image_bytes: 1_000, ..Options::default() }).unwrap();
+    let (parent, _) = state.fork(state.main(), 1).unwrap();
+    state.write(parent, &put("a", &"1".repeat(600)), 1).unwrap();
+    let (child, _) = state.fork(parent, 1).unwrap();
+    state.write(child, &put("b", &"1".repeat(600)), 1).unwrap();
+    assert!(!state.is_due());
+    state.drop_fork(parent, 2).unwrap();
+    assert!(state.is_due());
+    assert_eq!(state.maintain(3).unwrap(), 1);
+    assert!(!state.is_due());
+    state.write(child, &put("b", &"2".repeat(1_000)), 4).unwrap();
+    assert!(state.is_due());
+    state.drop_fork(child, 5).unwrap();
+    assert!(!state.is_due(), "it is gone");
+}
+
 #[test]
 fn a_trimmed_store_does_not_grow_while_a_fork_stays() {
     let store = memory();
