@@ -3,6 +3,7 @@
 use crate::control::*;
 use crate::programs::{reached, wedged};
 use std::collections::BTreeSet;
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use thalweg_fork::generated::types::*;
@@ -159,12 +160,16 @@ pub(crate) fn nobody_is_left_behind_but_who_was_emancipated() {
     let words: Vec<&str> = said.split(' ').collect();
     let processes: Vec<u32> = words[..3].iter().map(|word| word.parse().unwrap()).collect();
     assert!(processes.iter().all(|process| runs(*process)));
+    let _freed = Freed(processes[2]);
     supervisor.kill().unwrap();
     supervisor.wait().unwrap();
     until("gone", || !runs(processes[0]) && !runs(processes[1]));
     assert_eq!(add(words[3], 3), (3, processes[2]));
     // It waits as before, and does not make anew what it waits by, which has another number then.
+    let mut idle = Vec::new();
     let waits_by = |_| {
+        // It wakes once for this one, and some times for the next.
+        idle.push(TcpStream::connect(words[3]).unwrap());
         add(words[3], 0);
         epolls(processes[2])
     };
