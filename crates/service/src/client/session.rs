@@ -1,7 +1,7 @@
 //! What a client knows of its calls: bytes in, bytes out, no descriptor and no clock.
 //!
 //! `calls` are those in flight, `deadlines` when they are overdue; `incoming` and `outgoing` are the bytes of
-//! a connection, and `receive` cuts those that came into frames.
+//! a connection, `receive` cuts those that came into frames, and `kept` holds what was not taken.
 //!
 //! Ownership: belongs to one [`crate::Client`], which moves its bytes and hands it the time. Waiting is the
 //! client's business, so a blocking wait, a foreign loop's turn and a future share everything here.
@@ -16,6 +16,7 @@
 mod calls;
 mod deadlines;
 mod incoming;
+mod kept;
 mod outgoing;
 mod receive;
 
@@ -23,6 +24,7 @@ pub(crate) use self::calls::CALLS_MAX;
 use self::calls::{Calls, UNCOUNTED};
 use self::deadlines::Deadlines;
 use self::incoming::Incoming;
+use self::kept::Kept;
 use self::outgoing::Outgoing;
 use crate::call::{CallId, CallOptions, EventKind};
 use crate::error::Error;
@@ -65,7 +67,6 @@ enum Place {
 /// A frame that came while another call's was waited for.
 #[derive(Debug)]
 struct Stashed {
-    call: CallId,
     kind: EventKind,
     frame: Vec<u8>,
 }
@@ -84,12 +85,13 @@ pub(crate) struct Session {
     order: VecDeque<CallId>,
     outgoing: Outgoing,
     incoming: Incoming,
-    stash: VecDeque<Stashed>,
+    stash: Kept<Stashed>,
     /// Bytes of items in it.
     stashed_bytes: usize,
     /// The frame that was last given out from the stash.
     held: Vec<u8>,
-    failures: VecDeque<(CallId, Error)>,
+    /// Calls that failed here, and were not told so.
+    failures: Kept<Error>,
     deadlines: Deadlines,
     /// Reading pauses until the caller says otherwise, because it keeps enough already.
     is_held_back: bool,
@@ -109,10 +111,10 @@ impl Session {
             order: VecDeque::new(),
             outgoing: Outgoing::default(),
             incoming: Incoming::default(),
-            stash: VecDeque::new(),
+            stash: Kept::default(),
             stashed_bytes: 0,
             held: Vec::new(),
-            failures: VecDeque::new(),
+            failures: Kept::default(),
             deadlines: Deadlines::default(),
             is_held_back: false,
             broken: None,
@@ -220,7 +222,7 @@ impl Session {
             return;
         }
         if !self.take_back(&[call]).is_empty() || self.bounds.plain {
-            self.failures.push_back((call, Error::new(Fault::Cancelled, "")));
+            self.failures.push(call, Error::new(Fault::Cancelled, ""));
         } else {
             self.tell(Header::new(FrameKind::Cancel, call.0, 0));
         }
@@ -232,8 +234,9 @@ impl Session {
             self.tell(Header::new(FrameKind::Cancel, call.0, 0));
         }
         self.end(call);
-        self.stash.retain(|stashed| stashed.call != call);
-        self.stashed_bytes = self.stash.iter().map(Stashed::item_bytes).sum();
+        while let Some(stashed) = self.stash.take(call) {
+            self.stashed_bytes -= stashed.item_bytes();
+        }
     }
 
     /// Lets a stream send `items` more items.
@@ -311,9 +314,7 @@ impl Session {
 
     /// Whether something came of one call, or may have.
     pub(crate) fn is_ready_for(&self, call: CallId) -> bool {
-        self.has_arrived()
-            || self.stash.iter().any(|stashed| stashed.call == call)
-            || self.failures.iter().any(|(failed, _)| *failed == call)
+        self.has_arrived() || self.stash.has(call) || self.failures.has(call)
     }
 
     /// The next deadline.
@@ -331,18 +332,18 @@ impl Session {
                 Ok(_) => Error::new(Fault::NotSent, "its deadline passed before"),
                 Err(_) => Error::new(Fault::DeadlineExceeded, ""),
             };
-            self.failures.push_back((*call, error));
+            self.failures.push(*call, error);
         }
         passed.len()
     }
 
     /// What came next.
     pub(crate) fn next(&mut self) -> Option<Found> {
-        if let Some(stashed) = self.stash.pop_front() {
-            return Some(self.hold(stashed));
+        if let Some((call, stashed)) = self.stash.pop() {
+            return Some(self.hold(call, stashed));
         }
         self.arrive().or_else(|| {
-            while let Some((call, error)) = self.failures.pop_front() {
+            while let Some((call, error)) = self.failures.pop() {
                 if self.calls.end(call) {
                     return Some(Found { call, kind: EventKind::Failed(error), place: Place::Nowhere });
                 }
@@ -353,10 +354,8 @@ impl Session {
 
     /// What came next of one call. What comes of others meanwhile is kept for them.
     pub(crate) fn take(&mut self, call: CallId) -> Option<Found> {
-        if !self.stash.is_empty()
-            && let Some(at) = self.stash.iter().position(|stashed| stashed.call == call)
-        {
-            return self.stash.remove(at).map(|stashed| self.hold(stashed));
+        if let Some(stashed) = self.stash.take(call) {
+            return Some(self.hold(call, stashed));
         }
         while let Some(found) = self.arrive() {
             if found.call == call {
@@ -364,8 +363,7 @@ impl Session {
             }
             self.stash(found);
         }
-        let at = self.failures.iter().position(|(failed, _)| *failed == call)?;
-        let (_, error) = self.failures.remove(at)?;
+        let error = self.failures.take(call)?;
         self.end(call).then_some(Found { call, kind: EventKind::Failed(error), place: Place::Nowhere })
     }
 
@@ -373,14 +371,14 @@ impl Session {
     #[inline]
     fn end(&mut self, call: CallId) -> bool {
         if !self.failures.is_empty() {
-            self.failures.retain(|(failed, _)| *failed != call);
+            while self.failures.take(call).is_some() {}
         }
         self.calls.end(call)
     }
 
     /// Whether anything will come, or has come, of the call.
     pub(crate) fn knows(&self, call: CallId) -> bool {
-        self.calls.has(call) || self.stash.iter().any(|stashed| stashed.call == call)
+        self.calls.has(call) || self.stash.has(call)
     }
 
     /// The frame of what was found, until the next use.
@@ -413,7 +411,7 @@ impl Session {
             self.stash(found);
         }
         for (call, left) in self.calls.lose(self.outgoing.written().saturating_sub(unread_bytes)) {
-            self.failures.push_back((call, why(left)));
+            self.failures.push(call, why(left));
         }
         self.outgoing = Outgoing::default();
         self.incoming = Incoming::default();
@@ -424,17 +422,17 @@ impl Session {
         self.credit = None;
     }
 
-    fn hold(&mut self, stashed: Stashed) -> Found {
+    fn hold(&mut self, call: CallId, stashed: Stashed) -> Found {
         self.stashed_bytes -= stashed.item_bytes();
         self.held = stashed.frame;
-        Found { call: stashed.call, kind: stashed.kind, place: Place::Held }
+        Found { call, kind: stashed.kind, place: Place::Held }
     }
 
     fn stash(&mut self, found: Found) {
         let frame = self.frame(&found).to_vec();
-        let stashed = Stashed { call: found.call, kind: found.kind, frame };
+        let stashed = Stashed { kind: found.kind, frame };
         self.stashed_bytes += stashed.item_bytes();
-        self.stash.push_back(stashed);
+        self.stash.push(found.call, stashed);
     }
 }
 
