@@ -270,9 +270,10 @@ impl Server {
     }
 }
 
-/// Asks a handler to help. One that panics has dropped its reply, which is an answer.
+/// Asks a handler to help. One that panics has done no work that would go on: the reply that it dropped is an
+/// answer, which wakes the reactor, and one that panics each time keeps no processor busy.
 fn help(handler: &mut impl Handler) -> bool {
-    catch_unwind(AssertUnwindSafe(|| handler.help())).unwrap_or(true)
+    catch_unwind(AssertUnwindSafe(|| handler.help())).unwrap_or(false)
 }
 
 impl Drop for Server {

@@ -7,8 +7,9 @@ use caller::{Peer, Running, end};
 use proptest::prelude::*;
 use std::collections::VecDeque;
 use std::io::Write;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
 use thalweg_service::{Handler, Reply, Request};
 use thalweg_wire::frame::{FrameKind, Header};
 
@@ -272,6 +273,37 @@ fn a_handler_is_asked_to_help_until_it_has_nothing_more_to_do() {
     other.stream.write_all(&[1, 0, 0, 0, u8::MAX, 1, 0, 0, 0, 7]).unwrap();
     assert!(other.receive_plain().len() > 2, "an error says that the call was abandoned");
     assert_eq!(other.receive_plain(), [7, 7]);
+}
+
+#[test]
+fn a_handler_that_panics_whenever_it_is_to_help_lets_the_reactor_sleep() {
+    const TOO_OFTEN: u32 = 1_000;
+    struct Panicking {
+        asked: u32,
+        spins: Sender<()>,
+    }
+    impl Handler for Panicking {
+        fn request(&mut self, request: Request<'_>, reply: Reply) {
+            reply.end(request.frame);
+        }
+
+        fn help(&mut self) -> bool {
+            self.asked += 1;
+            if self.asked == TOO_OFTEN {
+                self.spins.send(()).unwrap();
+            }
+            // As a panic, without its report.
+            std::panic::resume_unwind(Box::new("on purpose"))
+        }
+    }
+    let (spins, told) = channel();
+    let server = Running::new(Panicking { asked: 0, spins });
+    let mut peer = Peer::plain(&server.path);
+    peer.send_plain(b"a");
+    assert_eq!(peer.receive_plain(), b"a");
+    assert_eq!(told.recv_timeout(Duration::from_millis(300)), Err(RecvTimeoutError::Timeout));
+    peer.send_plain(b"b");
+    assert_eq!(peer.receive_plain(), b"b", "and nothing else became of it");
 }
 
 #[test]

@@ -55,7 +55,8 @@ pub trait Handler {
     /// Every request that came was handed over, and the reactor would sleep: the handler may do a piece of
     /// work that waits for one of its threads. It should take a fraction of a millisecond, because clients
     /// wait for its end. Returns whether it did any: then it is called again, after the requests that came
-    /// meanwhile. Only [`Server::serve`](crate::Server::serve) calls it.
+    /// meanwhile; one that panics is called again once something has come. Only
+    /// [`Server::serve`](crate::Server::serve) calls it.
     fn help(&mut self) -> bool {
         false
     }
