@@ -48,6 +48,8 @@ pub(crate) struct Engine {
     pub(crate) drain_until_ms: Option<u64>,
     /// Clients over the bound wait to be accepted.
     pub(crate) crowded: bool,
+    /// Clients whose places are others' who need them.
+    pub(crate) overdue: usize,
     /// The most memory that the rings of all clients may need.
     pub(crate) promised_bytes: u64,
     pub(crate) statistics: Statistics,
@@ -81,6 +83,7 @@ impl Engine {
             draining: false,
             drain_until_ms: None,
             crowded: false,
+            overdue: 0,
             promised_bytes: 0,
             statistics: Statistics::default(),
         }
@@ -94,7 +97,7 @@ impl Engine {
             match core.entry(key) {
                 Some(Entry::Listener(index)) => {
                     let index = *index;
-                    self.accept(core, index);
+                    self.accept(core, collector, index);
                 }
                 Some(Entry::Client(Client { ring: Some(_), .. })) => self.on_bell(core, collector, key),
                 Some(Entry::Client(_)) => self.due.push((key, readiness)),
@@ -184,6 +187,7 @@ impl Engine {
         let Some(removed) = core.remove(key) else { return };
         self.statistics.clients -= 1;
         if let Entry::Client(client) = removed.entry {
+            self.overdue -= usize::from(client.overdue);
             if let Some(ring) = &client.ring {
                 is_heard &= ring.end.unread_bytes() == 0;
                 self.promised_bytes -= ring.end.promised_bytes();

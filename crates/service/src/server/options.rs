@@ -25,6 +25,11 @@ pub struct ServerOptions {
     pub ring_bytes_max: u32,
     /// Clients at once. More wait to be accepted.
     pub clients_max: u32,
+    /// How long a client that connected may take to say what it speaks: a hello, or the first length of plain
+    /// frames. One that has said only a part of it by then is disconnected. One that has said nothing may be
+    /// a plain client without a request yet: it stays until its place is needed, by a client that waits
+    /// because of `clients_max` or for want of a descriptor.
+    pub hello_within: Duration,
     /// Calls of one connection that have begun and not ended; on a plain one also those whose answers wait
     /// for their turn. A connection at this bound is not read from.
     pub in_flight_max: u32,
@@ -67,6 +72,7 @@ impl Default for ServerOptions {
             frame_bytes_max: LENGTH_DEFAULT,
             ring_bytes_max: RING_BYTES_DEFAULT,
             clients_max: 65_000,
+            hello_within: Duration::from_secs(10),
             in_flight_max: 1_024,
             in_flight_bytes_max: 64 << 20,
             unsent_bytes_max: 4 << 20,

@@ -41,7 +41,7 @@ impl<H: Handler> ServerTurn<'_, H> {
             self.engine.take_answers(self.core);
         }
         while let Some(key) = self.collector.timers.pop() {
-            self.engine.timer(self.core, key);
+            self.engine.timer(self.core, self.collector, key);
         }
         self.clear_up();
         self.collector.working = self.engine.statistics.in_flight > 0;

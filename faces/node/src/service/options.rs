@@ -109,6 +109,7 @@ impl ListenOptions {
             spin: self.spin.unwrap_or(usual.spin),
             drain_grace: self.drain_grace_ms.map_or(usual.drain_grace, milliseconds),
             same_user_only: self.same_user_only.unwrap_or(usual.same_user_only),
+            ..usual
         })
     }
 }

@@ -78,6 +78,7 @@ impl Listener {
             spin,
             drain_grace: seconds(py, "drain_grace", drain_grace)?,
             same_user_only,
+            ..ServerOptions::default()
         };
         let server = Server::bind(&endpoints, options).raise(py)?;
         Ok(Self { stopper: server.stopper(), server: Owned::new(server), replies: Replies::new() })

@@ -3,12 +3,17 @@
 //! Over the bound of clients, and while the process has no descriptor left, the server accepts none: new
 //! clients wait in the kernel's queue, and are accepted when another client leaves. Only other users are
 //! turned away, where this one alone may connect: they are told so at once and take no place.
+//!
+//! A client that connected and says nothing keeps its place only as long as nobody else needs it, once
+//! [`hello_within`](crate::ServerOptions::hello_within) is over: it may be a plain one without a request yet.
 
-use crate::server::collector::ServerCore;
+use crate::server::collector::{Collector, ServerCore};
 use crate::server::connection::slot::{Client, Entry};
 use crate::server::engine::Engine;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
 use thalweg_reactor::{Interest, Key};
+use thalweg_sys::socket;
 use thalweg_transport::{Acceptor, BoundPath};
 use thalweg_wire::fault::Fault;
 use thalweg_wire::frame::{VERSION, Welcome};
@@ -31,9 +36,11 @@ pub(crate) struct Source {
 
 impl Engine {
     /// Accepts the clients that wait, as far as there is room for them.
-    pub(crate) fn accept(&mut self, core: &mut ServerCore, index: usize) {
-        let room = u64::from(self.options.clients_max).saturating_sub(self.statistics.clients);
-        let limit = ACCEPTS_MAX.min(usize::try_from(room).unwrap_or(ACCEPTS_MAX));
+    pub(crate) fn accept(&mut self, core: &mut ServerCore, collector: &mut Collector, index: usize) {
+        if self.room() == 0 {
+            self.dismiss_overdue(core, collector);
+        }
+        let limit = ACCEPTS_MAX.min(usize::try_from(self.room()).unwrap_or(ACCEPTS_MAX));
         let Some(source) = self.sources.get_mut(index) else { return };
         if limit == 0 {
             self.crowded = true;
@@ -53,14 +60,61 @@ impl Engine {
                 continue;
             }
             let entry = Entry::Client(Client::new(shared_only));
-            if core.insert(connection, entry, Interest::READ).is_ok() {
+            if let Ok(client) = core.insert(connection, entry, Interest::READ) {
                 self.statistics.clients += 1;
+                self.await_hello(core, client);
             }
+        }
+        if accepted.as_ref().is_ok_and(|accepted| accepted.shed > 0 || accepted.exhausted) {
+            self.dismiss_overdue(core, collector);
         }
         // Any other error of a listener is unlikely to be gone at once either.
         if accepted.is_err() || accepted.is_ok_and(|accepted| accepted.exhausted) {
             let _ = core.set_interest(key, Interest::NONE);
             core.set_timer(key, REST_MS);
+        }
+    }
+
+    /// How many clients more there may be.
+    fn room(&self) -> u64 {
+        u64::from(self.options.clients_max).saturating_sub(self.statistics.clients)
+    }
+
+    /// The client has a while from now on to say what it speaks.
+    pub(crate) fn await_hello(&self, core: &mut ServerCore, key: Key) {
+        // What is longer than a timer can be set is for ever.
+        if let Ok(within_ms) = u32::try_from(self.options.hello_within.as_millis()) {
+            core.set_timer(key, within_ms);
+        }
+    }
+
+    /// That while is over.
+    pub(crate) fn miss_hello(&mut self, core: &mut ServerCore, collector: &mut Collector, key: Key) {
+        if has_spoken(core, key) {
+            return self.await_hello(core, key);
+        }
+        let Some(Entry::Client(client)) = core.entry(key) else { return };
+        // Only one that said something has a box.
+        if self.crowded || client.busy.is_some() {
+            return self.lose(core, collector, key);
+        }
+        client.overdue = true;
+        self.overdue += 1;
+    }
+
+    /// Others need the places of clients that said nothing in time: as many go as may come in a turn.
+    fn dismiss_overdue(&mut self, core: &mut ServerCore, collector: &mut Collector) {
+        if self.overdue == 0 {
+            return;
+        }
+        let keys: Vec<Key> = core.keys().collect();
+        let is_overdue =
+            |key: &Key| matches!(core.entry(*key), Some(Entry::Client(Client { overdue: true, .. })));
+        let overdue: Vec<Key> = keys.into_iter().filter(is_overdue).take(ACCEPTS_MAX).collect();
+        for key in overdue {
+            if !has_spoken(core, key) {
+                self.lose(core, collector, key);
+            }
         }
     }
 
@@ -86,4 +140,10 @@ impl Engine {
             (0..self.sources.len()).for_each(|index| self.listen(core, index));
         }
     }
+}
+
+/// Whether something came of a client that was not read yet.
+fn has_spoken(core: &ServerCore, key: Key) -> bool {
+    let socket = core.descriptor(key);
+    socket.is_some_and(|socket| socket::wait(socket, false, Some(Duration::ZERO)).is_ok_and(|is| is.readable))
 }

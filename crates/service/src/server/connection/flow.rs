@@ -2,9 +2,9 @@
 
 use crate::server::calls::answers::Place;
 use crate::server::calls::call::Call;
-use crate::server::collector::{ServerCore, client};
+use crate::server::collector::{Collector, ServerCore, client};
 use crate::server::connection::busy::{Busy, NEVER_MS};
-use crate::server::connection::slot::Entry;
+use crate::server::connection::slot::{Client, Entry, Phase};
 use crate::server::engine::Engine;
 use std::sync::Arc;
 use thalweg_reactor::Key;
@@ -44,11 +44,17 @@ impl Engine {
         }
     }
 
-    /// A connection's timer came due: its overdue calls end.
-    pub(crate) fn timer(&mut self, core: &mut ServerCore, key: Key) {
-        if let Some(Entry::Listener(index)) = core.entry(key) {
-            let index = *index;
-            return self.listen(core, index);
+    /// A connection's timer came due: its overdue calls end, or it has not begun in time.
+    pub(crate) fn timer(&mut self, core: &mut ServerCore, collector: &mut Collector, key: Key) {
+        match core.entry(key) {
+            Some(Entry::Listener(index)) => {
+                let index = *index;
+                return self.listen(core, index);
+            }
+            Some(Entry::Client(Client { phase: Phase::Fresh, .. })) => {
+                return self.miss_hello(core, collector, key);
+            }
+            _ => {}
         }
         let Some(mut busy) = client(core, key).and_then(|client| client.busy.take()) else { return };
         let now_ms = core.fresh_now_ms();

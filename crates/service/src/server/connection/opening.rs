@@ -20,7 +20,13 @@ impl Engine {
         key: Key,
         busy: &mut Busy,
     ) -> Option<Phase> {
-        let shared_only = client(core, key)?.shared_only;
+        let fresh = client(core, key)?;
+        let shared_only = fresh.shared_only;
+        if std::mem::take(&mut fresh.overdue) {
+            // It began after all, and has the same time for the rest.
+            self.overdue -= 1;
+            self.await_hello(core, key);
+        }
         let phase = match opening(busy.input.unread()) {
             Ok(None) => return None,
             Ok(Some(Opening::Plain)) if shared_only => {
@@ -39,6 +45,7 @@ impl Engine {
             Err(error) => return self.turn_away(busy, error.fault()),
         };
         client(core, key)?.phase = phase;
+        core.clear_timer(key);
         Some(phase)
     }
 
@@ -101,12 +108,12 @@ impl Engine {
         wanted_bytes: u32,
     ) -> Result<(), ()> {
         let ring_bytes = ring_bytes(wanted_bytes, self.options.ring_bytes_max);
-        let (end, memory) = SharedEnd::create_beside(ring_bytes, self.promised_bytes).map_err(drop)?;
         let Some((Entry::Client(client), socket)) = core.entry_and_descriptor(key) else { return Err(()) };
         if !busy.input.unread().is_empty() {
             // A client that asks for rings waits for them before it says more.
             return Err(());
         }
+        let (end, memory) = SharedEnd::create_beside(ring_bytes, self.promised_bytes).map_err(drop)?;
         let welcome = self.welcome_with(ring_bytes).encode();
         self.statistics.writes += 1;
         match thalweg_transport::send_with_descriptor(socket, &welcome, memory.as_fd()) {

@@ -25,6 +25,8 @@ pub(crate) struct Client {
     /// Once it went over to shared memory.
     pub(crate) ring: Option<Box<Ring>>,
     pub(crate) phase: Phase,
+    /// It has said nothing for as long as it may: its place is another's who needs it.
+    pub(crate) overdue: bool,
     /// Its listener offers nothing but shared memory.
     pub(crate) shared_only: bool,
     /// Its answers leave through another slot.
@@ -77,7 +79,7 @@ impl Ring {
 
 impl Client {
     pub(crate) const fn new(shared_only: bool) -> Self {
-        Self { busy: None, ring: None, phase: Phase::Fresh, shared_only, outlet: None }
+        Self { busy: None, ring: None, phase: Phase::Fresh, overdue: false, shared_only, outlet: None }
     }
 
     /// Bytes in, from rings or socket.
