@@ -18,19 +18,35 @@ pub struct Frames {
     options: CallOptions,
     /// Has asked to be polled again, so that other tasks that are ready may queue their requests first.
     yielded: bool,
+    /// A future was told that nothing is there, and has left its waker.
+    waits: bool,
 }
 
 impl AsyncFrames for Frames {
     type Error = Error;
 
     async fn next(&mut self) -> Result<Vec<u8>, Error> {
-        poll_fn(|context| self.poll_next(context)).await
+        let next = Next(self);
+        poll_fn(|context| next.0.poll_next(context)).await
+    }
+}
+
+/// A future that asks for the next frame. Dropped before that came it waits no more, so that it does not have
+/// the client read on for nobody.
+struct Next<'f>(&'f mut Frames);
+
+impl Drop for Next<'_> {
+    fn drop(&mut self) {
+        if std::mem::take(&mut self.0.waits) {
+            let waker = self.0.shared.state.lock().leave(self.0.call);
+            drop(waker);
+        }
     }
 }
 
 impl Frames {
     pub(super) fn new(shared: Arc<Shared>, call: CallId, options: CallOptions) -> Self {
-        Self { shared, call, options, yielded: false }
+        Self { shared, call, options, yielded: false, waits: false }
     }
 
     /// The next frame, for futures that are written by hand.
@@ -60,6 +76,7 @@ impl Frames {
                 Poll::Pending
             }
         };
+        self.waits = taken.is_pending();
         drop(state);
         drop(former);
         wake_all(wakers);

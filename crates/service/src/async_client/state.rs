@@ -148,6 +148,13 @@ impl State {
         former
     }
 
+    /// The future that waited for the call does so no more; its waker.
+    pub(super) fn leave(&mut self, call: CallId) -> Option<Waker> {
+        let waker = self.calls.get_mut(&call)?.waker.take();
+        self.futures -= usize::from(waker.is_some());
+        waker
+    }
+
     /// Takes what came next of a call; `None`: nothing yet.
     pub(super) fn take(&mut self, call: CallId, options: CallOptions) -> Option<Result<Vec<u8>, Error>> {
         let Some(waiting) = self.calls.get_mut(&call) else {

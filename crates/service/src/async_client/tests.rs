@@ -12,16 +12,23 @@ use thalweg_wire::frame::{FrameKind, HEADER_BYTES, HELLO_BYTES, Header, VERSION,
 const ITEMS: u32 = 200;
 const ITEM_BYTES: usize = 64 << 10;
 
-/// A client, and a server of one stream that sends all of its items at once, and then answers one call.
+/// A client, and a server of one stream that sends all of its items at once, and then answers calls.
 fn flooded() -> (AsyncClient, Frames, JoinHandle<()>) {
+    flooded_beside(0, |_| ()).1
+}
+
+/// The same after `before`, which makes `others` calls that the server does not answer.
+fn flooded_beside<B>(
+    others: usize,
+    before: impl FnOnce(&AsyncClient) -> B,
+) -> (B, (AsyncClient, Frames, JoinHandle<()>)) {
     let (ours, mut theirs) = UnixStream::pair().unwrap();
     let serving = std::thread::spawn(move || {
         theirs.read_exact(&mut [0; HELLO_BYTES]).unwrap();
-        let welcome =
-            Welcome { version: VERSION, fault: 0, ring_bytes: 0, credit: ITEMS, schema: [0; 32] };
+        let welcome = Welcome { version: VERSION, fault: 0, ring_bytes: 0, credit: ITEMS, schema: [0; 32] };
         theirs.write_all(&welcome.encode()).unwrap();
         let mut head = [0; HEADER_BYTES];
-        theirs.read_exact(&mut head).unwrap();
+        (0..=others).for_each(|_| theirs.read_exact(&mut head).unwrap());
         let stream = Header::decode(&head, 0).unwrap().unwrap();
         for number in 0..ITEMS {
             let item = Header::new(FrameKind::Item, stream.id, ITEM_BYTES as u32);
@@ -38,6 +45,7 @@ fn flooded() -> (AsyncClient, Frames, JoinHandle<()>) {
     });
     let client = Client::over(ours.into(), ClientOptions::default()).unwrap();
     let client = AsyncClient::new(client).unwrap();
+    let before = before(&client);
     let stream = client.begin(b"", CallOptions::default()).unwrap();
     while !client.shared.state.lock().sated {
         client.drive(Wait::Until(Instant::now() + Duration::from_secs(60))).unwrap();
@@ -45,7 +53,7 @@ fn flooded() -> (AsyncClient, Frames, JoinHandle<()>) {
     }
     client.drive(Wait::Poll).unwrap();
     assert!(!wait_readable(client.descriptor(), 50).unwrap(), "nothing is to be done until it is taken");
-    (client, stream, serving)
+    (before, (client, stream, serving))
 }
 
 #[test]
@@ -60,6 +68,25 @@ fn what_nobody_takes_stops_the_server_and_comes_whole_once_it_is_taken() {
         .unwrap();
     assert_eq!(client.shared.state.lock().kept_bytes, 0);
     drop((stream, client));
+    serving.join().unwrap();
+}
+
+/// As a wait with a time limit does.
+#[test]
+fn a_future_that_was_dropped_has_nothing_read_for_it() {
+    let given_up = |client: &AsyncClient| {
+        let mut other = client.begin(b"", CallOptions::default()).unwrap();
+        let mut context = Context::from_waker(Waker::noop());
+        let mut next = Box::pin(other.next());
+        // Twice: only then is it sure that nothing is there yet.
+        (0..2).for_each(|_| assert!(next.as_mut().poll(&mut context).is_pending()));
+        drop(next);
+        other
+    };
+    let (other, (client, stream, serving)) = flooded_beside(1, given_up);
+    drop((other, stream));
+    assert_eq!(client.shared.state.lock().kept_bytes, 0);
+    drop(client);
     serving.join().unwrap();
 }
 
