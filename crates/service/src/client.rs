@@ -9,7 +9,7 @@
 //! | `link`, `duplex` | how its bytes travel: through rings, a socket or two pipes |
 //! | `watch` | what a foreign loop watches |
 //!
-//! Invariants, checked by `tests/client.rs` and the tests of the parts:
+//! Invariants, checked by `tests/client.rs`, `tests/client_connect.rs` and the tests of the parts:
 //! - every call that [`Client::call`] accepted ends exactly once, whatever becomes of the connection;
 //! - a call made and waited for on a socket costs one write and one read, and in shared memory no system call
 //!   while both sides are up;

@@ -3,7 +3,7 @@
 
 mod caller;
 
-use caller::{Peer, Running, end, eventually, options};
+use caller::{Peer, Running, end, eventually, keeping, options};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
@@ -25,15 +25,6 @@ fn holding(options: ServerOptions) -> (Running, Receiver<()>, Sender<()>) {
         reply.end(request.frame);
     };
     (Running::with(options, "test.sock", hold), hears, lets_go)
-}
-
-fn keeping(options: ServerOptions) -> (Running, Receiver<Reply>) {
-    let (keeper, kept) = channel::<Reply>();
-    let keep = move |request: Request<'_>, reply: Reply| match request.frame {
-        b"echo" => reply.end(b"echo"),
-        _ => keeper.send(reply).unwrap(),
-    };
-    (Running::with(options, "test.sock", keep), kept)
 }
 
 #[test]

@@ -5,9 +5,12 @@
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Condvar, Mutex};
+use std::task::Wake;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use thalweg_service::{Endpoint, Error, Handler, Server, ServerOptions, Statistics, Stopper};
+use thalweg_service::{Endpoint, Error, Handler, Reply, Request, Server, ServerOptions, Statistics, Stopper};
 use thalweg_wire::fault::Fault;
 use thalweg_wire::frame::{FrameKind, HEADER_BYTES, HELLO_BYTES, Header, Hello, VERSION, Welcome};
 
@@ -69,6 +72,39 @@ impl Drop for Running {
             self.stopper.stop();
         } else {
             self.end();
+        }
+    }
+}
+
+/// A server that hands out its replies.
+pub fn keeping(options: ServerOptions) -> (Running, Receiver<Reply>) {
+    let (keeper, kept) = channel::<Reply>();
+    let keep = move |request: Request<'_>, reply: Reply| match request.frame {
+        b"echo" => reply.end(b"echo"),
+        _ => keeper.send(reply).unwrap(),
+    };
+    (Running::with(options, "test.sock", keep), kept)
+}
+
+/// Wakes a thread that waits.
+#[derive(Default)]
+pub struct Bell {
+    rung: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        *self.rung.lock().unwrap() = true;
+        self.changed.notify_all();
+    }
+}
+
+impl Bell {
+    pub fn wait(&self) {
+        let mut rung = self.rung.lock().unwrap();
+        while !std::mem::take(&mut *rung) {
+            rung = self.changed.wait(rung).unwrap();
         }
     }
 }
