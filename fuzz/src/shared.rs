@@ -7,7 +7,7 @@ use std::os::fd::AsFd;
 use thalweg_log::{Attached, Disk, Query};
 use thalweg_sync::words::Words;
 use thalweg_sys::memory;
-use thalweg_transport::{Read, SharedEnd, Wanted};
+use thalweg_transport::{ReadOutcome, SharedEnd, Wanted};
 
 const RING_BYTES: u32 = 4096;
 /// Words of the map in front of the rings' bytes that mean something: what it is, the tails and heads, who
@@ -47,13 +47,13 @@ pub fn rings(data: &[u8]) {
                 let mut into = Vec::with_capacity(count);
                 let claimed = words.load(PEERS[side].0).wrapping_sub(read);
                 match end.read(&mut into) {
-                    Ok(Read::Bytes(count)) => {
+                    Ok(ReadOutcome::Bytes(count)) => {
                         assert_eq!(count, into.len());
                         assert_eq!(into, bytes(&words, 1 - side, read, count));
                         read += count as u64;
                     }
-                    Ok(Read::WouldBlock) => assert!(claimed == 0),
-                    Ok(Read::End) => panic!("rings do not end"),
+                    Ok(ReadOutcome::WouldBlock) => assert!(claimed == 0),
+                    Ok(ReadOutcome::End) => panic!("rings do not end"),
                     // The peer is parted with.
                     Err(_) => return,
                 }
@@ -63,7 +63,7 @@ pub fn rings(data: &[u8]) {
                 let Ok(taken) = end.write_gathered(&[IoSlice::new(&piece), IoSlice::new(b"x")]) else {
                     return;
                 };
-                if let thalweg_transport::Written::Bytes(taken) = taken {
+                if let thalweg_transport::WriteOutcome::Bytes(taken) = taken {
                     assert!(taken <= RING_BYTES as usize && taken <= count + 1);
                     let put = taken.min(count);
                     assert_eq!(bytes(&words, side, written, put), piece[..put]);

@@ -12,8 +12,8 @@ use thalweg_bench::Failure;
 use thalweg_bench::measure::{Measured, Until};
 use thalweg_sys::epoll::wait_readable;
 use thalweg_transport::{
-    PeerWait, RING_BYTES_DEFAULT, Read, SharedEnd, WaitOutcome, Wanted, Written, receive_with_descriptor,
-    send_with_descriptor,
+    PeerWait, RING_BYTES_DEFAULT, ReadOutcome, SharedEnd, WaitOutcome, Wanted, WriteOutcome,
+    receive_with_descriptor, send_with_descriptor,
 };
 
 const PATH: &str = "rings.sock";
@@ -38,8 +38,8 @@ impl Link {
     fn send(&mut self, mut bytes: &[u8]) -> Result<(), Failure> {
         while !bytes.is_empty() {
             match self.end.write_gathered(&[IoSlice::new(bytes)])? {
-                Written::Bytes(count) => bytes = &bytes[count..],
-                Written::WouldBlock => {
+                WriteOutcome::Bytes(count) => bytes = &bytes[count..],
+                WriteOutcome::WouldBlock => {
                     self.wait(Wanted::BytesOrSpace)?;
                 }
             }
@@ -67,7 +67,7 @@ impl Link {
             if self.read.len() == self.read.capacity() {
                 self.read.reserve(READ_BYTES);
             }
-            if self.end.read(&mut self.read)? == Read::WouldBlock
+            if self.end.read(&mut self.read)? == ReadOutcome::WouldBlock
                 && self.wait(Wanted::Bytes)? == WaitOutcome::Ended
             {
                 return Ok(false);
@@ -153,7 +153,7 @@ pub(crate) fn serve(directory: &Path) -> Result<(), Failure> {
     let mut link = Link::new(end, socket);
     // Both ends have as much under way as a ring holds at most, so an answer always finds room.
     while link.receive(|end, frames| match end.write_gathered(&[IoSlice::new(frames)])? {
-        Written::Bytes(count) if count == frames.len() => Ok(()),
+        WriteOutcome::Bytes(count) if count == frames.len() => Ok(()),
         _ => Err("a ring was full".into()),
     })? {}
     Ok(())

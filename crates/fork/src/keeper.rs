@@ -168,14 +168,14 @@ impl OrderChannel {
     /// Orders the process to fork. Returns the line to the copy, and its process id.
     pub(crate) fn fork(&mut self) -> Result<(Self, u32), OrderError> {
         let (mut child, theirs) = Self::pair(self.until).map_err(refused)?;
-        child.line.note_speakers(true).map_err(refused)?;
+        child.line.set_pass_credentials(true).map_err(refused)?;
         // A copy that appears after the time limit finds its line closed, and ends by itself.
         self.ask("fork", Some(&theirs), drop)?;
         drop(theirs);
         // From here on dropping the copy's line ends the copy.
-        let process = child.line.speaker(self.until).map_err(unanswered)?;
+        let process = child.line.sender(self.until).map_err(unanswered)?;
         let said = child.answer(self.until)?;
-        child.line.note_speakers(false).map_err(refused)?;
+        child.line.set_pass_credentials(false).map_err(refused)?;
         if said.parse() != Ok(process) {
             return Err(refused(format!("what says that it is process {said:?} is process {process}")));
         }

@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Instant;
 use thalweg_sys::epoll::{Epoll, Events, Timeout, Watch, wait_readable};
 use thalweg_sys::handover;
-use thalweg_sys::socket::{self, Speaker};
+use thalweg_sys::socket::{self, PeekedSender};
 
 /// The longest line, without its end.
 pub(crate) const LINE_BYTES_MAX: usize = 4_096;
@@ -97,17 +97,17 @@ impl Line {
     }
 
     /// Has the kernel note the sender of each message, or stop doing so.
-    pub(crate) fn note_speakers(&self, is_noted: bool) -> io::Result<()> {
-        socket::note_speakers(self.socket.as_fd(), is_noted)
+    pub(crate) fn set_pass_credentials(&self, passes: bool) -> io::Result<()> {
+        socket::set_pass_credentials(self.socket.as_fd(), passes)
     }
 
     /// Waits for a message and returns the process id of its sender; the message itself is not read.
-    pub(crate) fn speaker(&self, until: Instant) -> io::Result<u32> {
+    pub(crate) fn sender(&self, until: Instant) -> io::Result<u32> {
         loop {
-            match socket::speaker(self.socket.as_fd())? {
-                Speaker::Process(process) => return Ok(process),
-                Speaker::Gone => return Err(ended()),
-                Speaker::Nobody => self.wait(until)?,
+            match socket::peek_sender(self.socket.as_fd())? {
+                PeekedSender::Process(process) => return Ok(process),
+                PeekedSender::HungUp => return Err(ended()),
+                PeekedSender::Empty => self.wait(until)?,
             }
         }
     }

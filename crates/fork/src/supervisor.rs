@@ -131,7 +131,7 @@ impl Supervisor {
     /// group.
     pub fn start(options: Options) -> io::Result<Self> {
         fork::adopt_orphans().map_err(at("adopt orphans"))?;
-        fork::hear_children();
+        fork::stop_ignoring_sigchld();
         let Options { program, first, servers_max, patience, cancel } = options;
         let Some((program, arguments)) = program.split_first() else {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "there is no program to start"));
@@ -366,15 +366,15 @@ impl std::fmt::Debug for Supervisor {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use thalweg_sys::fork::End;
+    use thalweg_sys::fork::ExitStatus;
 
     #[test]
     fn ends_of_strangers_are_kept_only_while_one_may_be_a_server_to_come() {
         let mut table = Table::default();
-        table.ended(7, End::Code(0));
+        table.ended(7, ExitStatus::Code(0));
         assert!(table.unknown.is_empty(), "its number may be a server's one day");
         table.coming = 2;
-        table.ended(7, End::Code(0));
+        table.ended(7, ExitStatus::Code(0));
         assert!(table.unknown.contains(&7));
         table.arrive();
         assert!(table.unknown.contains(&7), "another is still to come");

@@ -7,7 +7,7 @@ use crate::keeper::Job;
 use std::collections::{BTreeMap, HashSet};
 use std::net::SocketAddr;
 use std::sync::mpsc::Sender;
-use thalweg_sys::fork::End;
+use thalweg_sys::fork::ExitStatus;
 
 #[derive(Default)]
 pub(crate) struct Table {
@@ -57,13 +57,13 @@ impl Table {
     }
 
     /// A child of this process has ended.
-    pub(crate) fn ended(&mut self, process: u32, end: End) {
+    pub(crate) fn ended(&mut self, process: u32, end: ExitStatus) {
         let known = self.servers.iter().find(|(_, entry)| entry.process == process).map(|(n, _)| *n);
         match known {
             Some(number) => {
                 let is_ordered = self.servers.remove(&number).is_some_and(|entry| entry.is_to_end);
                 self.unclaimed.remove(&number);
-                let is_well = is_ordered || end == End::Code(0);
+                let is_well = is_ordered || end == ExitStatus::Code(0);
                 self.lost = (!is_well).then(|| format!("server {number}, process {process}, {end}"));
             }
             None if self.coming > 0 => drop(self.unknown.insert(process)),

@@ -10,7 +10,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use thalweg_reactor::Interest;
 use thalweg_sys::socket;
-use thalweg_wire::http1::{Arrival, ArrivalError, Whole};
+use thalweg_wire::http1::{Arrival, ArrivalError, CompleteResponse};
 
 /// Bytes of an answer's body.
 pub const BODY_BYTES_MAX: usize = 64 * 1024;
@@ -102,7 +102,7 @@ impl Exchange {
         let end = self.exchange(socket)?;
         let whole = self.arrival.look(&mut self.answer, BODY_BYTES_MAX).map_err(unread)?;
         let whole = whole.or_else(|| if matches!(end, End::Said) { self.arrival.end() } else { None });
-        if let Some(Whole { status, body, .. }) = whole {
+        if let Some(CompleteResponse { status, body, .. }) = whole {
             self.answer.truncate(body.end);
             return Ok(Progress::Done(Reply { status, body: self.answer.split_off(body.start) }));
         }

@@ -7,7 +7,7 @@ use crate::live::LiveProgress;
 use crate::patience::now_ms;
 use crate::reactor::{ConnectionEnd, Http, HttpCore};
 use thalweg_reactor::{Interest, Key};
-use thalweg_transport::{Read, read, shutdown_write};
+use thalweg_transport::{ReadOutcome, read, shutdown_write};
 use thalweg_wire::exchange::Service;
 
 /// Pipelined bytes that are kept while a live request is being served; then its peer has to wait.
@@ -59,7 +59,7 @@ impl<S: Service> Http<S> {
                 let answered = active.closing && !active.ended && active.output.is_empty();
                 self.keep_spare(core, active);
                 if gone == ConnectionEnd::Linger
-                    || answered && matches!(discard(core, key), Some(Read::Bytes(_)))
+                    || answered && matches!(discard(core, key), Some(ReadOutcome::Bytes(_)))
                 {
                     self.begin_lingering(core, key);
                 } else {
@@ -186,7 +186,7 @@ impl<S: Service> Http<S> {
     /// Throws away what a refused peer still sends: closing with it unread would reset the connection and
     /// could take the refusal with it.
     pub(crate) fn linger(&mut self, core: &mut HttpCore<S>, key: Key) {
-        if matches!(discard(core, key), None | Some(Read::End)) {
+        if matches!(discard(core, key), None | Some(ReadOutcome::End)) {
             self.remove(core, key);
         }
     }
@@ -198,7 +198,7 @@ pub(crate) fn role<S: Service>(core: &mut HttpCore<S>, key: Key) -> Result<Role,
 }
 
 /// Reads and drops what a peer still sends. `None`: the connection is gone.
-fn discard<S: Service>(core: &mut HttpCore<S>, key: Key) -> Option<Read> {
+fn discard<S: Service>(core: &mut HttpCore<S>, key: Key) -> Option<ReadOutcome> {
     let mut waste = core.take_buffer();
     let got = core.descriptor(key).and_then(|descriptor| read(descriptor, &mut waste).ok());
     core.give_buffer(waste);

@@ -12,7 +12,7 @@ use crate::connection::{Body, Role};
 use crate::drive::role;
 use crate::limit::Limit;
 use crate::reactor::{Http, HttpCore};
-use crate::tls::ReadOutcome;
+use crate::tls::ReceiveOutcome;
 use thalweg_reactor::{Interest, Key};
 use thalweg_transport::queued_bytes;
 use thalweg_wire::exchange::Service;
@@ -207,7 +207,7 @@ impl<S: Service> Http<S> {
         if core.interest(key).is_some_and(Interest::readable) {
             self.with_active(core, key, |http, at| {
                 let filled = http.fill_any(at)?;
-                came = !matches!(filled, ReadOutcome::Nothing);
+                came = !matches!(filled, ReceiveOutcome::Nothing);
                 http.hear(at, filled)
             });
         }

@@ -3,10 +3,10 @@
 use crate::at::At;
 use crate::connection::{Body, Connection, Role};
 use crate::reactor::{ConnectionEnd, Http, HttpCore};
-use crate::tls::ReadOutcome;
+use crate::tls::ReceiveOutcome;
 use std::io;
 use thalweg_reactor::{Interest, Key};
-use thalweg_transport::{Read, read};
+use thalweg_transport::{ReadOutcome, read};
 use thalweg_wire::exchange::Service;
 
 /// Reads of one connection per turn: one that sends without end does not keep the others waiting.
@@ -34,7 +34,7 @@ impl<S: Service> Http<S> {
         let room = input.capacity();
         self.meters.read();
         let got = core.descriptor(key).map(|descriptor| read(descriptor, &mut input));
-        let Some(got) = got.filter(|got| !matches!(got, Ok(Read::WouldBlock))) else {
+        let Some(got) = got.filter(|got| !matches!(got, Ok(ReadOutcome::WouldBlock))) else {
             core.give_buffer(input);
             return false;
         };
@@ -48,16 +48,20 @@ impl<S: Service> Http<S> {
 
     /// Goes on with what was read, and reads on. A read that leaves room in the buffer has emptied the
     /// socket, so it is not asked again: a request in one piece costs one call.
-    pub(crate) fn hear(&mut self, at: &mut At<'_, S>, mut filled: ReadOutcome) -> Result<(), ConnectionEnd> {
+    pub(crate) fn hear(
+        &mut self,
+        at: &mut At<'_, S>,
+        mut filled: ReceiveOutcome,
+    ) -> Result<(), ConnectionEnd> {
         let mut rounds = 1..ROUNDS_MAX;
         loop {
             match filled {
-                ReadOutcome::Nothing => return Ok(()),
-                ReadOutcome::End => at.active.ended = true,
-                ReadOutcome::Some { .. } => {}
+                ReceiveOutcome::Nothing => return Ok(()),
+                ReceiveOutcome::End => at.active.ended = true,
+                ReceiveOutcome::Some { .. } => {}
             }
             self.drive(at)?;
-            let is_all = at.active.ended || matches!(filled, ReadOutcome::Some { drained: true });
+            let is_all = at.active.ended || matches!(filled, ReceiveOutcome::Some { drained: true });
             if is_all || !self.reads_on(at)? || rounds.next().is_none() {
                 return Ok(());
             }
@@ -72,12 +76,12 @@ impl<S: Service> Http<S> {
     }
 
     /// Reads what is there, sealed or not.
-    pub(crate) fn fill_any(&mut self, at: &mut At<'_, S>) -> Result<ReadOutcome, ConnectionEnd> {
+    pub(crate) fn fill_any(&mut self, at: &mut At<'_, S>) -> Result<ReceiveOutcome, ConnectionEnd> {
         if at.entry()?.secure { self.fill_sealed(at) } else { self.fill(at) }
     }
 
     /// Reads what is there.
-    fn fill(&mut self, at: &mut At<'_, S>) -> Result<ReadOutcome, ConnectionEnd> {
+    fn fill(&mut self, at: &mut At<'_, S>) -> Result<ReceiveOutcome, ConnectionEnd> {
         make_room(at);
         let room = at.active.input.capacity() - at.active.input.len();
         let descriptor = at.core.descriptor(at.key).ok_or(ConnectionEnd::Close)?;
@@ -87,13 +91,13 @@ impl<S: Service> Http<S> {
     }
 
     /// What a read came to that had so much room.
-    fn filled(&self, got: io::Result<Read>, room: usize) -> Result<ReadOutcome, ConnectionEnd> {
+    fn filled(&self, got: io::Result<ReadOutcome>, room: usize) -> Result<ReceiveOutcome, ConnectionEnd> {
         match got {
-            Ok(Read::WouldBlock) => Ok(ReadOutcome::Nothing),
-            Ok(Read::End) => Ok(ReadOutcome::End),
-            Ok(Read::Bytes(bytes)) => {
+            Ok(ReadOutcome::WouldBlock) => Ok(ReceiveOutcome::Nothing),
+            Ok(ReadOutcome::End) => Ok(ReceiveOutcome::End),
+            Ok(ReadOutcome::Bytes(bytes)) => {
                 self.meters.received(bytes);
-                Ok(ReadOutcome::Some { drained: bytes < room })
+                Ok(ReceiveOutcome::Some { drained: bytes < room })
             }
             Err(_) => Err(ConnectionEnd::Close),
         }

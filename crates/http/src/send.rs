@@ -8,13 +8,13 @@ use crate::at::At;
 use crate::connection::{Active, Flags, Manner, Output};
 use crate::meters::Meters;
 use crate::reactor::{ConnectionEnd, Http, HttpCore};
-use crate::tls::{Secure, WriteOutcome};
+use crate::tls::{Secure, SentBytes};
 use bytes::Bytes;
 use smallvec::SmallVec;
 use std::io::{self, IoSlice};
 use std::ops::Range;
 use thalweg_reactor::Key;
-use thalweg_transport::{Unsent, Written, is_local, set_send_buffer, write, write_gathered, write_held};
+use thalweg_transport::{Unsent, WriteOutcome, is_local, set_send_buffer, write, write_gathered, write_held};
 use thalweg_wire::exchange::{Response, Service};
 use thalweg_wire::http1::{CONTINUE, Framing, HeadPlan, encode_head, status_has_body};
 use thalweg_wire::piece::Piece;
@@ -191,9 +191,9 @@ impl<S: Service> Http<S> {
     }
 
     /// Sends of what was kept as much as the socket takes, and one write may.
-    fn send_kept(&mut self, at: &mut At<'_, S>) -> Result<WriteOutcome, ConnectionEnd> {
+    fn send_kept(&mut self, at: &mut At<'_, S>) -> Result<SentBytes, ConnectionEnd> {
         let (before, lends) = (at.active.output.bytes(), lends(at.core, at.key));
-        let (mut all, mut room) = (WriteOutcome::default(), self.load.write_bytes_max());
+        let (mut all, mut room) = (SentBytes::default(), self.load.write_bytes_max());
         let last = loop {
             let Output { sealed, pieces, .. } = &mut at.active.output;
             let (offered, sent) = match pieces.front() {
@@ -207,7 +207,7 @@ impl<S: Service> Http<S> {
                     (offered, send(at.core, at.key, &mut self.secure, sealed, &slices, &self.meters))
                 }
             };
-            let WriteOutcome { plain, wire } = sent.unwrap_or_default();
+            let SentBytes { plain, wire } = sent.unwrap_or_default();
             at.active.output.advance(plain);
             (all.plain, all.wire, room) = (all.plain + plain, all.wire + wire, room - plain);
             // Where some come from files there may be more that the socket has room for.
@@ -253,7 +253,7 @@ impl<S: Service> Http<S> {
             if !self.is_kept_warm(at) {
                 return Ok(());
             }
-            let WriteOutcome { wire, .. } = self.send_kept(at)?;
+            let SentBytes { wire, .. } = self.send_kept(at)?;
             self.load.spend(wire);
             if !at.active.output.is_empty() {
                 if wire > 0 {
@@ -283,7 +283,7 @@ fn send_held<S: Service>(
     piece: &Piece,
     most: usize,
     meters: &Meters,
-) -> Result<WriteOutcome, ConnectionEnd> {
+) -> Result<SentBytes, ConnectionEnd> {
     let (entry, descriptor) = core.entry_and_descriptor(key).ok_or(ConnectionEnd::Close)?;
     if !entry.flags.has(Flags::BOUNDED) {
         entry.flags.set(Flags::BOUNDED, true);
@@ -298,7 +298,7 @@ fn send_held<S: Service>(
         Some(file) => write_held(descriptor, bytes, file),
         None => write(descriptor, bytes),
     };
-    taken(written, meters).map(WriteOutcome::unsealed)
+    taken(written, meters).map(SentBytes::unsealed)
 }
 
 /// As much as one write may take.
@@ -321,23 +321,23 @@ fn send<S: Service>(
     sealed: &mut Unsent,
     slices: &[IoSlice<'_>],
     meters: &Meters,
-) -> Result<WriteOutcome, ConnectionEnd> {
+) -> Result<SentBytes, ConnectionEnd> {
     let (entry, descriptor) = core.entry_and_descriptor(key).ok_or(ConnectionEnd::Close)?;
     if entry.secure {
         return secure.send((key, descriptor), sealed, slices, meters);
     }
     meters.write();
-    taken(write_gathered(descriptor, slices), meters).map(WriteOutcome::unsealed)
+    taken(write_gathered(descriptor, slices), meters).map(SentBytes::unsealed)
 }
 
 /// What the socket took of a write; a peer that is gone is gone.
-pub(crate) fn taken(written: io::Result<Written>, meters: &Meters) -> Result<usize, ConnectionEnd> {
+pub(crate) fn taken(written: io::Result<WriteOutcome>, meters: &Meters) -> Result<usize, ConnectionEnd> {
     match written {
-        Ok(Written::Bytes(bytes)) => {
+        Ok(WriteOutcome::Bytes(bytes)) => {
             meters.sent(bytes);
             Ok(bytes)
         }
-        Ok(Written::WouldBlock) => Ok(0),
+        Ok(WriteOutcome::WouldBlock) => Ok(0),
         Err(_) => Err(ConnectionEnd::Close),
     }
 }

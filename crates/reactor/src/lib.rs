@@ -13,8 +13,8 @@
 //! is when its place comes: what a handler makes for its own reactor comes in this turn if that place is
 //! still to come ([`Core::ready_later`]) and in the next otherwise, so no source starves another.
 //!
-//! Sources that no descriptor announces, such as rings in shared memory, are looked at while the reactor
-//! waits ([`Handler::look`]) and handled when the turn ends; while they are up the kernel is asked only once
+//! Sources that no descriptor announces, such as rings in shared memory, are polled while the reactor waits
+//! ([`Handler::busy_poll`]) and handled when the turn ends; while they are up the kernel is asked only once
 //! in a while, and before the reactor sleeps they agree to ring a descriptor ([`Handler::prepare_to_sleep`]).
 //!
 //! An owner whose handler merely notes what came acts between turns: [`Reactor::gather`], then whatever it
@@ -105,11 +105,11 @@ pub trait Handler: Sized {
         let _ = core;
     }
 
-    /// Looks at sources that no descriptor announces, such as rings in shared memory whose peers are up.
+    /// Polls sources that no descriptor announces, such as rings in shared memory whose peers are up.
     /// Cheap: it is asked again and again.
-    fn look(&mut self, core: &mut Core<Self>) -> Look {
+    fn busy_poll(&mut self, core: &mut Core<Self>) -> BusyPoll {
         let _ = core;
-        Look::Asleep
+        BusyPoll::Asleep
     }
 
     /// The reactor is about to sleep: such sources have to ring a descriptor from here on. `false`: one of
@@ -120,9 +120,9 @@ pub trait Handler: Sized {
     }
 }
 
-/// What a look at sources that no descriptor announces found.
+/// What [`Handler::busy_poll`] found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Look {
+pub enum BusyPoll {
     /// There are none, or all of them will ring a descriptor.
     Asleep,
     /// Nothing is there now; what may bring something runs on other processors.

@@ -9,7 +9,7 @@ use crate::core::Core;
 use crate::handle::{DEPTH_MAX, Handle, MESSAGES, TURNS, WAITS, Waker};
 use crate::key::{Key, Readiness};
 use crate::spin::Spin;
-use crate::{Handler, Look};
+use crate::{BusyPoll, Handler};
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -229,7 +229,7 @@ impl<H: Handler> Reactor<H> {
     /// # Errors
     /// Out of descriptors; a broken epoll instance.
     pub fn leave(&mut self) -> io::Result<()> {
-        let asleep = self.handler.look(&mut self.core) == Look::Asleep
+        let asleep = self.handler.busy_poll(&mut self.core) == BusyPoll::Asleep
             || self.handler.prepare_to_sleep(&mut self.core);
         self.park();
         if !asleep {

@@ -2,13 +2,13 @@
 //!
 //! Most sources are announced by the kernel, and waiting is one `epoll_wait`. Some are not: a ring in shared
 //! memory whose writer makes no system call while its reader is up. While a handler has such sources up
-//! ([`Handler::look`]) the wait looks at them instead, and asks the kernel only every [`ASK_NS`], so that
+//! ([`Handler::busy_poll`]) the wait polls them instead, and asks the kernel only every [`ASK_NS`], so that
 //! neither kind starves the other and a turn that finds work in a ring costs no system call. Before the
 //! reactor sleeps they have to go to sleep too, each by its own handshake ([`Handler::prepare_to_sleep`]):
 //! then they ring a descriptor.
 
 use crate::turn::{Reactor, Wait};
-use crate::{Handler, Look};
+use crate::{BusyPoll, Handler};
 use std::io;
 use std::time::Instant;
 use thalweg_sync::patience::{Patience, WAKE_NS};
@@ -29,10 +29,10 @@ impl<H: Handler> Reactor<H> {
         if self.core.stopping || wait == Wait::Poll {
             return self.ask(limit, Timeout::Now);
         }
-        match self.handler.look(&mut self.core) {
-            Look::Asleep if self.has_messages() => self.ask(limit, Timeout::Now),
-            Look::Asleep => self.wait_for_kernel(limit, wait),
-            look => self.wait_for_both(look, limit, wait),
+        match self.handler.busy_poll(&mut self.core) {
+            BusyPoll::Asleep if self.has_messages() => self.ask(limit, Timeout::Now),
+            BusyPoll::Asleep => self.wait_for_kernel(limit, wait),
+            found => self.wait_for_both(found, limit, wait),
         }
     }
 
@@ -89,14 +89,14 @@ impl<H: Handler> Reactor<H> {
 
     /// Looks at the handler's own sources all the time and at everything else once in a while; sleeps once
     /// work has become rare, or none can come while this thread runs.
-    fn wait_for_both(&mut self, mut look: Look, limit: usize, wait: Wait) -> io::Result<()> {
+    fn wait_for_both(&mut self, mut found: BusyPoll, limit: usize, wait: Wait) -> io::Result<()> {
         let began_ns = clock::monotonic_ns();
         self.core.turn_is_over(began_ns);
         let due_ns = self.due_ns(began_ns, wait);
         let spin_ns = if self.spin_for_peers.is_worth() { WAKE_NS } else { 0 };
         let (mut now_ns, mut yields, mut patience) = (began_ns, 0, None);
         // What other threads are at ends when it ends, however fast peers have been.
-        let is_for_work = look == Look::Working;
+        let is_for_work = found == BusyPoll::Working;
         let looks_for_work = self.spin_for_peers.is_enabled() && self.work.is_quick();
         loop {
             if now_ns.saturating_sub(self.asked_ns) >= ASK_NS {
@@ -105,18 +105,18 @@ impl<H: Handler> Reactor<H> {
             } else {
                 self.events.clear();
             }
-            let busy = look == Look::Ready || !self.events.is_empty();
+            let busy = found == BusyPoll::Ready || !self.events.is_empty();
             if busy || self.has_messages() || now_ns >= due_ns {
                 break;
             }
-            match look {
-                Look::Sharing if yields < YIELDS_MAX => {
+            match found {
+                BusyPoll::Sharing if yields < YIELDS_MAX => {
                     yields += 1;
                     process::yield_now();
                 }
-                Look::Working
+                BusyPoll::Working
                     if looks_for_work && patience.get_or_insert_with(|| Patience::new(ALONE_NS)).lasts() => {}
-                Look::Quiet if now_ns.saturating_sub(began_ns) < spin_ns => std::hint::spin_loop(),
+                BusyPoll::Quiet if now_ns.saturating_sub(began_ns) < spin_ns => std::hint::spin_loop(),
                 _ => {
                     self.sleep_with_all(limit, wait)?;
                     now_ns = clock::monotonic_ns();
@@ -124,7 +124,7 @@ impl<H: Handler> Reactor<H> {
                 }
             }
             now_ns = clock::monotonic_ns();
-            look = self.handler.look(&mut self.core);
+            found = self.handler.busy_poll(&mut self.core);
         }
         let waited_ns = now_ns.saturating_sub(began_ns);
         if is_for_work {

@@ -39,7 +39,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 use thalweg_reactor::Wait;
 use thalweg_sync::patience::WAKE_NS;
-use thalweg_transport::{Endpoint, Written};
+use thalweg_transport::{Endpoint, WriteOutcome};
 use thalweg_wire::fault::Fault;
 use watch::Watch;
 
@@ -186,8 +186,8 @@ impl Client {
             && let Connection::Up(link) = &mut self.connection
         {
             match link.write(&[IoSlice::new(head.bytes()), IoSlice::new(request)]) {
-                Ok(Written::Bytes(count)) => departed = count,
-                Ok(Written::WouldBlock) => {}
+                Ok(WriteOutcome::Bytes(count)) => departed = count,
+                Ok(WriteOutcome::WouldBlock) => {}
                 Err(error) => {
                     // The call began and ends as every other.
                     self.session.queue(call, &head, request, 0);

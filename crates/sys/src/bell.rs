@@ -10,15 +10,15 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-/// What was to be heard.
+/// What [`drain`] found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Heard {
+pub enum DrainOutcome {
     /// The peer rang, once or more.
-    Bells,
-    /// Nothing.
-    Nothing,
-    /// The peer is gone, or will never ring again.
-    End,
+    Rung,
+    /// It did not.
+    Empty,
+    /// It is gone, or will never ring again.
+    HungUp,
 }
 
 /// Rings. Never waits.
@@ -35,13 +35,13 @@ pub fn ring(socket: BorrowedFd<'_>) -> io::Result<()> {
 ///
 /// # Errors
 /// What the kernel says of a broken descriptor. A connection that was reset is an end.
-pub fn drain(socket: BorrowedFd<'_>) -> io::Result<Heard> {
+pub fn drain(socket: BorrowedFd<'_>) -> io::Result<DrainOutcome> {
     let mut bells = [0_u8; 1024];
     let heard = unless_it_would_wait(|| match recv(socket, &mut bells[..], RecvFlags::DONTWAIT) {
-        Ok((0, _)) | Err(Errno::CONNRESET) => Ok(Heard::End),
-        heard => heard.map(|_| Heard::Bells),
+        Ok((0, _)) | Err(Errno::CONNRESET) => Ok(DrainOutcome::HungUp),
+        heard => heard.map(|_| DrainOutcome::Rung),
     })?;
-    Ok(heard.unwrap_or(Heard::Nothing))
+    Ok(heard.unwrap_or(DrainOutcome::Empty))
 }
 
 /// Sleeps until there is something to hear, the end included, or the time is over; `None` is for ever. May
@@ -62,18 +62,18 @@ mod tests {
     #[test]
     fn bells_are_heard_once_however_many_and_then_the_end() {
         let (ours, theirs) = pair().unwrap();
-        assert_eq!(drain(theirs.as_fd()).unwrap(), Heard::Nothing);
+        assert_eq!(drain(theirs.as_fd()).unwrap(), DrainOutcome::Empty);
         for count in [1, 3, 200] {
             (0..count).for_each(|_| ring(ours.as_fd()).unwrap());
             listen(theirs.as_fd(), None).unwrap();
-            assert_eq!(drain(theirs.as_fd()).unwrap(), Heard::Bells);
-            assert_eq!(drain(theirs.as_fd()).unwrap(), Heard::Nothing);
+            assert_eq!(drain(theirs.as_fd()).unwrap(), DrainOutcome::Rung);
+            assert_eq!(drain(theirs.as_fd()).unwrap(), DrainOutcome::Empty);
         }
         ring(ours.as_fd()).unwrap();
         drop(ours);
-        assert_eq!(drain(theirs.as_fd()).unwrap(), Heard::Bells);
+        assert_eq!(drain(theirs.as_fd()).unwrap(), DrainOutcome::Rung);
         listen(theirs.as_fd(), None).unwrap();
-        assert_eq!(drain(theirs.as_fd()).unwrap(), Heard::End);
+        assert_eq!(drain(theirs.as_fd()).unwrap(), DrainOutcome::HungUp);
         assert_eq!(ring(theirs.as_fd()).unwrap_err().kind(), io::ErrorKind::BrokenPipe);
     }
 
@@ -84,7 +84,7 @@ mod tests {
         crate::socket::send(ours.as_fd(), &[7; 5_000]).unwrap();
         shutdown_write(ours.as_fd()).unwrap();
         let heard: Vec<_> = (0..6).map(|_| drain(theirs.as_fd()).unwrap()).collect();
-        assert_eq!(heard, [[Heard::Bells; 5].as_slice(), &[Heard::End]].concat());
+        assert_eq!(heard, [[DrainOutcome::Rung; 5].as_slice(), &[DrainOutcome::HungUp]].concat());
     }
 
     /// Also on a socket that would wait, and on one whose peer went without listening.
@@ -92,20 +92,20 @@ mod tests {
     fn a_full_socket_never_waits_and_loses_nothing() {
         let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
         (0..10_000).for_each(|_| ring(ours.as_fd()).unwrap());
-        assert_eq!(drain(theirs.as_fd()).unwrap(), Heard::Bells);
-        while drain(theirs.as_fd()).unwrap() == Heard::Bells {}
+        assert_eq!(drain(theirs.as_fd()).unwrap(), DrainOutcome::Rung);
+        while drain(theirs.as_fd()).unwrap() == DrainOutcome::Rung {}
         ring(ours.as_fd()).unwrap();
-        assert_eq!(drain(theirs.as_fd()).unwrap(), Heard::Bells);
+        assert_eq!(drain(theirs.as_fd()).unwrap(), DrainOutcome::Rung);
         ring(ours.as_fd()).unwrap();
         ring(theirs.as_fd()).unwrap();
         drop(theirs);
         // The child of another test may hold the other end, too, until it has become its program.
         let mut heard = Vec::new();
-        while heard.last() != Some(&Heard::End) && heard.len() < 1_000 {
+        while heard.last() != Some(&DrainOutcome::HungUp) && heard.len() < 1_000 {
             listen(ours.as_fd(), Some(std::time::Duration::from_millis(10))).unwrap();
             heard.push(drain(ours.as_fd()).unwrap());
         }
-        assert_eq!(heard.last(), Some(&Heard::End), "{heard:?}");
+        assert_eq!(heard.last(), Some(&DrainOutcome::HungUp), "{heard:?}");
     }
 
     #[test]

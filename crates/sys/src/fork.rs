@@ -28,7 +28,7 @@ pub fn branch(standard_input: BorrowedFd<'_>) -> io::Result<bool> {
     let _ = io::stdout().flush();
     // The program that started this one may have left `SIGCHLD` ignored, and then there would be no child to
     // wait for.
-    let _heard = Heard::begin();
+    let _sigchld = SigchldGuard::begin();
     // SAFETY: this is the only thread, so no lock is held that the copy would wait for.
     let between = unsafe { libc::fork() };
     match between {
@@ -52,11 +52,11 @@ pub fn branch(standard_input: BorrowedFd<'_>) -> io::Result<bool> {
 /// While it lives the ends of children can be waited for, and behind it as before: in a copy as well. Nothing
 /// is changed where they can be anyway, for an end that somebody is still to hear of would be forgotten with
 /// the change.
-struct Heard {
+struct SigchldGuard {
     before: Option<libc::sigaction>,
 }
 
-impl Heard {
+impl SigchldGuard {
     fn begin() -> Self {
         // SAFETY: records of numbers, for which zeroes are a value: the usual action, which takes no handler
         // away that stays away.
@@ -73,7 +73,7 @@ impl Heard {
     }
 }
 
-impl Drop for Heard {
+impl Drop for SigchldGuard {
     fn drop(&mut self) {
         if let Some(before) = &self.before {
             // SAFETY: what was there before.
@@ -84,8 +84,8 @@ impl Drop for Heard {
 
 /// Stops ignoring `SIGCHLD`, in this process and in those that it starts, so that the ends of children can be
 /// waited for. The program that started it may have left that signal ignored.
-pub fn hear_children() {
-    std::mem::forget(Heard::begin());
+pub fn stop_ignoring_sigchld() {
+    std::mem::forget(SigchldGuard::begin());
 }
 
 /// Waits for what is in between; an error where it has made no copy.
@@ -144,14 +144,14 @@ pub fn adopt_orphans() -> io::Result<()> {
 
 /// How a process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
+pub enum ExitStatus {
     /// By itself, with this code.
     Code(i32),
     /// By this signal.
     Signal(i32),
 }
 
-impl fmt::Display for End {
+impl fmt::Display for ExitStatus {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Code(code) => write!(out, "ended with {code}"),
@@ -165,7 +165,7 @@ impl fmt::Display for End {
 ///
 /// # Errors
 /// None in practice.
-pub fn await_any_child() -> io::Result<Option<(u32, End)>> {
+pub fn await_any_child() -> io::Result<Option<(u32, ExitStatus)>> {
     loop {
         // SAFETY: plain numbers, of which zeros are some.
         let mut ended: libc::siginfo_t = unsafe { std::mem::zeroed() };
@@ -174,7 +174,10 @@ pub fn await_any_child() -> io::Result<Option<(u32, End)>> {
             // SAFETY: the kernel has filled in what it says of a child.
             let (process, status) = unsafe { (ended.si_pid().unsigned_abs(), ended.si_status()) };
             let is_code = ended.si_code == libc::CLD_EXITED;
-            return Ok(Some((process, if is_code { End::Code(status) } else { End::Signal(status) })));
+            return Ok(Some((
+                process,
+                if is_code { ExitStatus::Code(status) } else { ExitStatus::Signal(status) },
+            )));
         }
         let error = io::Error::last_os_error();
         match error.raw_os_error() {

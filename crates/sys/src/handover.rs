@@ -67,7 +67,7 @@ pub fn receive(socket: BorrowedFd<'_>, into: &mut Vec<u8>) -> io::Result<(Option
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bell::{self, Heard};
+    use crate::bell::{self, DrainOutcome};
     use crate::socket::{self, pair};
     use std::os::fd::AsFd;
 
@@ -99,7 +99,7 @@ mod tests {
         let flags = rustix::io::fcntl_getfd(&arrived).unwrap();
         assert!(flags.contains(rustix::io::FdFlags::CLOEXEC));
         bell::ring(arrived.as_fd()).unwrap();
-        assert_eq!(bell::drain(kept.as_fd()).unwrap(), Heard::Bells);
+        assert_eq!(bell::drain(kept.as_fd()).unwrap(), DrainOutcome::Rung);
         into.clear();
         let room = into.capacity();
         assert!(matches!(receive(theirs.as_fd(), &mut into), Ok((Some(6), None))));
@@ -122,8 +122,8 @@ mod tests {
             assert!(read == Some(1) && first.is_some());
             let heard: Vec<_> = kept.iter().map(|end| bell::drain(end.as_fd()).unwrap()).collect();
             assert_eq!(
-                (heard[0], heard[1..].iter().all(|heard| *heard == Heard::End)),
-                (Heard::Nothing, true)
+                (heard[0], heard[1..].iter().all(|heard| *heard == DrainOutcome::HungUp)),
+                (DrainOutcome::Empty, true)
             );
         }
     }
@@ -143,7 +143,7 @@ mod tests {
         while socket::send(ours.as_fd(), &[0; 4096]).unwrap().is_some() {}
         assert_eq!(send(ours.as_fd(), &[1; 4096], given.as_fd()).unwrap(), None);
         drop((given, theirs));
-        assert_eq!(bell::drain(kept.as_fd()).unwrap(), Heard::End);
+        assert_eq!(bell::drain(kept.as_fd()).unwrap(), DrainOutcome::HungUp);
         let gone = send(ours.as_fd(), b"x", kept.as_fd()).unwrap_err();
         assert!(matches!(gone.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset));
     }

@@ -12,13 +12,13 @@ pub struct FileSystem {
     pub total_bytes: u64,
     /// Bytes that this user may still fill.
     pub free_bytes: u64,
-    /// What keeps them.
-    pub keeps: Keeps,
+    /// What they are kept on.
+    pub backing: Backing,
 }
 
-/// What keeps the bytes of a file system.
+/// What the bytes of a file system are kept on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Keeps {
+pub enum Backing {
     /// Memory: gone with the machine.
     Memory,
     /// Another machine.
@@ -65,16 +65,16 @@ pub fn boot() -> u64 {
 pub fn file_system(path: &Path) -> io::Result<FileSystem> {
     let found = rustix::fs::statfs(path)?;
     let block = block_bytes(&found);
-    let keeps = match found.f_type {
-        TMPFS | RAMFS => Keeps::Memory,
-        NFS | SMB2 | CIFS | FUSE => Keeps::Network,
-        OVERLAY => Keeps::Container,
-        _ => Keeps::Disk,
+    let backing = match found.f_type {
+        TMPFS | RAMFS => Backing::Memory,
+        NFS | SMB2 | CIFS | FUSE => Backing::Network,
+        OVERLAY => Backing::Container,
+        _ => Backing::Disk,
     };
     Ok(FileSystem {
         total_bytes: found.f_blocks.saturating_mul(block),
         free_bytes: found.f_bavail.saturating_mul(block),
-        keeps,
+        backing,
     })
 }
 
@@ -125,7 +125,7 @@ mod tests {
         assert!(found.total_bytes >= found.free_bytes && found.total_bytes > 0);
         assert!(file_system(&directory.path().join("missing")).is_err());
         if let Ok(memory) = file_system(Path::new("/dev/shm")) {
-            assert_eq!(memory.keeps, Keeps::Memory);
+            assert_eq!(memory.backing, Backing::Memory);
         }
     }
 

@@ -1,16 +1,16 @@
 //! Stream sockets, TCP and Unix: listen, connect, accept, and what may be set on them; `transfer` reads and
-//! writes, `wait` waits, `peer` says who is at the other end, `speaker` who said something.
+//! writes, `wait` waits, `peer` says who is at the other end, `sender` who sent something.
 //!
 //! Every socket made here is non-blocking and closed on exec. A call that would block says `None`, and does
 //! so even on a socket that [`block`] made blocking; only [`receive_waiting`] waits.
 
 mod peer;
-mod speaker;
+mod sender;
 mod transfer;
 mod wait;
 
 pub use peer::{Peer, peer, same_user, same_user_or_root};
-pub use speaker::{Speaker, note_speakers, speaker};
+pub use sender::{PeekedSender, peek_sender, set_pass_credentials};
 pub use transfer::{
     PIECES_MAX, SLEEP_MAX, block, queued_bytes, receive, receive_waiting, send, send_file, send_gathered,
     set_receive_patience, shutdown_write,

@@ -15,7 +15,7 @@ use thalweg_sync::words::Words;
 use thalweg_sys::disk::Map;
 use thalweg_sys::{process, socket};
 use thalweg_transport::{
-    PeerWait, RING_BYTES_DEFAULT, Read, SharedEnd, WaitOutcome, Wanted, Written, ring_bell,
+    PeerWait, RING_BYTES_DEFAULT, ReadOutcome, SharedEnd, WaitOutcome, Wanted, WriteOutcome, ring_bell,
 };
 
 type Outcome<T = ()> = Result<T, Box<dyn Error + Send + Sync>>;
@@ -48,9 +48,9 @@ impl Side {
         let mut rest = bytes;
         while !rest.is_empty() {
             match self.end.write_gathered(&[IoSlice::new(rest)])? {
-                Written::Bytes(count) => rest = &rest[count..],
-                Written::WouldBlock if self.wait(Wanted::BytesOrSpace)? => {}
-                Written::WouldBlock => return Err("the peer is gone".into()),
+                WriteOutcome::Bytes(count) => rest = &rest[count..],
+                WriteOutcome::WouldBlock if self.wait(Wanted::BytesOrSpace)? => {}
+                WriteOutcome::WouldBlock => return Err("the peer is gone".into()),
             }
         }
         if self.end.bell_wanted() {
@@ -61,7 +61,7 @@ impl Side {
 
     /// At least one byte behind what is there, or `false` when the peer is gone.
     fn read_some(&mut self, into: &mut Vec<u8>) -> Outcome<bool> {
-        while self.end.read(into)? == Read::WouldBlock {
+        while self.end.read(into)? == ReadOutcome::WouldBlock {
             if !self.wait(Wanted::Bytes)? {
                 return Ok(false);
             }
@@ -113,7 +113,7 @@ fn pipeline(side: &mut Side, frames: usize, depth: usize) -> Outcome {
     let (mut sent, mut answered, mut buffer) = (0, 0, Vec::with_capacity(64 << 10));
     while answered < frames {
         while sent < frames && sent - answered < depth {
-            let Written::Bytes(68) = side.end.write_gathered(&[IoSlice::new(&frame)])? else {
+            let WriteOutcome::Bytes(68) = side.end.write_gathered(&[IoSlice::new(&frame)])? else {
                 return Err("a ring with room for all of them was full".into());
             };
             sent += 1;

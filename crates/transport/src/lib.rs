@@ -26,11 +26,11 @@ pub use endpoint::{Endpoint, UnknownEndpoint};
 pub use listener::{BoundPath, Listener};
 pub use peer_wait::{PeerWait, WaitOutcome};
 pub use shared::{
-    Heard, RING_BYTES_DEFAULT, SharedEnd, drain_bell, receive_with_descriptor, ring_bell,
+    DrainOutcome, RING_BYTES_DEFAULT, SharedEnd, drain_bell, receive_with_descriptor, ring_bell,
     send_with_descriptor,
 };
 pub use stream::{
-    Read, Written, read, read_any, shutdown_write, write, write_any, write_gathered, write_held,
+    ReadOutcome, WriteOutcome, read, read_any, shutdown_write, write, write_any, write_gathered, write_held,
 };
 pub use unsent::Unsent;
 

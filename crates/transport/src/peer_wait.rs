@@ -10,7 +10,7 @@ use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 use thalweg_sync::patience::{ALONE_NS, Patience};
 use thalweg_sync::ring::Wanted;
-use thalweg_sys::bell::{self, Heard};
+use thalweg_sys::bell::{self, DrainOutcome};
 use thalweg_sys::socket::SLEEP_MAX;
 use thalweg_sys::{clock, process};
 
@@ -160,13 +160,13 @@ impl PeerWait<'_> {
                 return Ok(WaitOutcome::Ready);
             }
             match heard {
-                Heard::End => return Ok(WaitOutcome::Ended),
+                DrainOutcome::HungUp => return Ok(WaitOutcome::Ended),
                 // Also of a peer that rings for nothing.
                 _ if left == Some(Duration::ZERO) => return Ok(WaitOutcome::TimedOut),
-                Heard::Nothing if !self.is_late() => return Ok(WaitOutcome::Interrupted),
+                DrainOutcome::Empty if !self.is_late() => return Ok(WaitOutcome::Interrupted),
                 // A peer that rings for nothing keeps no signal from being noticed.
-                Heard::Bells if began.elapsed() >= SLEEP_MAX => return Ok(WaitOutcome::Interrupted),
-                Heard::Bells | Heard::Nothing => {}
+                DrainOutcome::Rung if began.elapsed() >= SLEEP_MAX => return Ok(WaitOutcome::Interrupted),
+                DrainOutcome::Rung | DrainOutcome::Empty => {}
             }
         }
     }
@@ -251,6 +251,6 @@ mod tests {
         assert!(theirs.0.prepare_to_sleep(Wanted::Bytes));
         ours.0.write_gathered(&[IoSlice::new(b"x")]).unwrap();
         assert_eq!(wait(&mut ours, Wanted::Bytes, Duration::ZERO), WaitOutcome::TimedOut);
-        assert_eq!(bell::drain(theirs.1.as_fd()).unwrap(), Heard::Bells);
+        assert_eq!(bell::drain(theirs.1.as_fd()).unwrap(), DrainOutcome::Rung);
     }
 }

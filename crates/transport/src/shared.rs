@@ -20,14 +20,14 @@
 //! borrowed. The orderings, the invariants and what a hostile peer can and cannot do are said in
 //! [`thalweg_sync::ring`].
 
-use crate::stream::{Read, Written};
+use crate::stream::{ReadOutcome, WriteOutcome};
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use thalweg_sync::patience::{Pace, QUICK_NS};
 use thalweg_sync::ring::{Broken, End, Shared, Wanted, map_bytes};
 use thalweg_sys::{bell, handover, memory, process};
 
-pub use thalweg_sys::bell::Heard;
+pub use thalweg_sys::bell::DrainOutcome;
 
 /// Bytes of each ring unless another size is asked for.
 pub const RING_BYTES_DEFAULT: u32 = 4 << 20;
@@ -86,18 +86,18 @@ impl SharedEnd {
         SharedEnd { end, pace: Pace::new(QUICK_NS), is_apart: false }
     }
 
-    /// Reads into a vector's spare room, which it never grows. [`Read::WouldBlock`] when nothing is there; as
-    /// with a socket, fewer bytes than there was room for means that no more is there now. Never
-    /// [`Read::End`]: the socket tells that.
+    /// Reads into a vector's spare room, which it never grows. [`ReadOutcome::WouldBlock`] when nothing is
+    /// there; as with a socket, fewer bytes than there was room for means that no more is there now. Never
+    /// [`ReadOutcome::End`]: the socket tells that.
     ///
     /// # Errors
     /// The peer does not follow the rules: close the connection.
     #[inline]
-    pub fn read(&mut self, into: &mut Vec<u8>) -> Result<Read, Broken> {
+    pub fn read(&mut self, into: &mut Vec<u8>) -> Result<ReadOutcome, Broken> {
         let room = into.capacity() - into.len();
         Ok(match self.end.read(into)? {
-            0 if room > 0 => Read::WouldBlock,
-            count => Read::Bytes(count),
+            0 if room > 0 => ReadOutcome::WouldBlock,
+            count => ReadOutcome::Bytes(count),
         })
     }
 
@@ -106,10 +106,10 @@ impl SharedEnd {
     /// # Errors
     /// The peer does not follow the rules: close the connection.
     #[inline]
-    pub fn write_gathered(&mut self, pieces: &[IoSlice<'_>]) -> Result<Written, Broken> {
+    pub fn write_gathered(&mut self, pieces: &[IoSlice<'_>]) -> Result<WriteOutcome, Broken> {
         Ok(match self.end.write(pieces)? {
-            0 if pieces.iter().any(|piece| !piece.is_empty()) => Written::WouldBlock,
-            count => Written::Bytes(count),
+            0 if pieces.iter().any(|piece| !piece.is_empty()) => WriteOutcome::WouldBlock,
+            count => WriteOutcome::Bytes(count),
         })
     }
 
@@ -213,7 +213,7 @@ pub fn ring_bell(socket: BorrowedFd<'_>) -> io::Result<()> {
 ///
 /// # Errors
 /// What the kernel says of a broken descriptor; a connection that was reset is an end.
-pub fn drain_bell(socket: BorrowedFd<'_>) -> io::Result<Heard> {
+pub fn drain_bell(socket: BorrowedFd<'_>) -> io::Result<DrainOutcome> {
     bell::drain(socket)
 }
 
@@ -226,8 +226,8 @@ pub fn send_with_descriptor(
     socket: BorrowedFd<'_>,
     bytes: &[u8],
     descriptor: BorrowedFd<'_>,
-) -> io::Result<Written> {
-    handover::send(socket, bytes, descriptor).map(Written::from)
+) -> io::Result<WriteOutcome> {
+    handover::send(socket, bytes, descriptor).map(WriteOutcome::from)
 }
 
 /// Reads into a vector's spare room, which it never grows, and takes a descriptor that came beside the bytes;
@@ -238,12 +238,12 @@ pub fn send_with_descriptor(
 pub fn receive_with_descriptor(
     socket: BorrowedFd<'_>,
     into: &mut Vec<u8>,
-) -> io::Result<(Read, Option<OwnedFd>)> {
+) -> io::Result<(ReadOutcome, Option<OwnedFd>)> {
     let (count, descriptor) = handover::receive(socket, into)?;
     let read = match count {
-        None => Read::WouldBlock,
-        Some(0) => Read::End,
-        Some(count) => Read::Bytes(count),
+        None => ReadOutcome::WouldBlock,
+        Some(0) => ReadOutcome::End,
+        Some(count) => ReadOutcome::Bytes(count),
     };
     Ok((read, descriptor))
 }
@@ -259,15 +259,15 @@ mod tests {
         let mut theirs = SharedEnd::adopt(memory).unwrap();
         assert_eq!((ours.ring_bytes(), theirs.ring_bytes()), (4096, 4096));
         let mut into = Vec::with_capacity(8);
-        assert_eq!(theirs.read(&mut into), Ok(Read::WouldBlock));
+        assert_eq!(theirs.read(&mut into), Ok(ReadOutcome::WouldBlock));
         let pieces = [IoSlice::new(b"one "), IoSlice::new(b""), IoSlice::new(b"two three")];
-        assert_eq!(ours.write_gathered(&pieces), Ok(Written::Bytes(13)));
-        assert_eq!(ours.write_gathered(&[IoSlice::new(b"")]), Ok(Written::Bytes(0)));
-        assert_eq!(theirs.read(&mut into), Ok(Read::Bytes(8)));
+        assert_eq!(ours.write_gathered(&pieces), Ok(WriteOutcome::Bytes(13)));
+        assert_eq!(ours.write_gathered(&[IoSlice::new(b"")]), Ok(WriteOutcome::Bytes(0)));
+        assert_eq!(theirs.read(&mut into), Ok(ReadOutcome::Bytes(8)));
         assert_eq!((&into[..], into.capacity()), (&b"one two "[..], 8));
-        assert_eq!(theirs.read(&mut into), Ok(Read::Bytes(0)), "no room is not silence");
-        assert_eq!(ours.write_gathered(&[IoSlice::new(&[7; 5000])]), Ok(Written::Bytes(4091)));
-        assert_eq!(ours.write_gathered(&[IoSlice::new(b"x")]), Ok(Written::WouldBlock));
+        assert_eq!(theirs.read(&mut into), Ok(ReadOutcome::Bytes(0)), "no room is not silence");
+        assert_eq!(ours.write_gathered(&[IoSlice::new(&[7; 5000])]), Ok(WriteOutcome::Bytes(4091)));
+        assert_eq!(ours.write_gathered(&[IoSlice::new(b"x")]), Ok(WriteOutcome::WouldBlock));
         assert!(theirs.pending() && !ours.pending() && !ours.has_space() && theirs.has_space());
     }
 

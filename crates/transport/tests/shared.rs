@@ -12,8 +12,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use thalweg_sys::{epoll, socket};
 use thalweg_transport::{
-    Acceptor, Listener, PeerWait, Read, SharedEnd, WaitOutcome, Wanted, Written, receive_with_descriptor,
-    ring_bell, same_user, send_with_descriptor,
+    Acceptor, Listener, PeerWait, ReadOutcome, SharedEnd, WaitOutcome, Wanted, WriteOutcome,
+    receive_with_descriptor, ring_bell, same_user, send_with_descriptor,
 };
 
 const PATH: &str = "THALWEG_TEST_SHARED_PATH";
@@ -50,15 +50,15 @@ impl Side {
     /// Moves what can be moved either way; waits if that is nothing. `false` when the peer is gone.
     fn turn(&mut self) -> bool {
         let written = match self.end.write_gathered(&[IoSlice::new(&self.outbox)]).unwrap() {
-            Written::Bytes(count) => count,
-            Written::WouldBlock => 0,
+            WriteOutcome::Bytes(count) => count,
+            WriteOutcome::WouldBlock => 0,
         };
         self.outbox.drain(..written);
         let read = self.end.read(&mut self.inbox).unwrap();
         if self.end.bell_wanted() {
             let _ = ring_bell(self.socket.as_fd());
         }
-        written > 0 || matches!(read, Read::Bytes(1..)) || self.wait() != WaitOutcome::Ended
+        written > 0 || matches!(read, ReadOutcome::Bytes(1..)) || self.wait() != WaitOutcome::Ended
     }
 
     /// Sends back what comes, until the peer is gone. Takes in no more than it has got rid of.
@@ -187,7 +187,7 @@ fn as_child() -> Option<Side> {
     loop {
         assert!(epoll::wait_readable(socket.as_fd(), 60_000).unwrap());
         let (read, memory) = receive_with_descriptor(socket.as_fd(), &mut welcome).unwrap();
-        assert_ne!(read, Read::End);
+        assert_ne!(read, ReadOutcome::End);
         if let Some(memory) = memory {
             assert_eq!(welcome, b"welcome");
             return Some(Side::new(SharedEnd::adopt(memory).unwrap(), socket, true));
@@ -213,7 +213,7 @@ fn with_child(test: &str) -> (Peer, Side) {
     assert!(same_user(socket.as_fd()).unwrap());
     let (end, memory) = SharedEnd::create(4096).unwrap();
     let sent = send_with_descriptor(socket.as_fd(), b"welcome", memory.as_fd()).unwrap();
-    assert_eq!(sent, Written::Bytes(7));
+    assert_eq!(sent, WriteOutcome::Bytes(7));
     (peer, Side::new(end, socket, false))
 }
 
@@ -269,7 +269,7 @@ fn without_a_descriptor_there_is_an_error_and_no_memory() {
     assert!(socket::out_of_descriptors(&SharedEnd::create(4096).unwrap_err()));
     send_with_descriptor(here.as_fd(), b"x", memory.as_fd()).unwrap();
     let (read, descriptor) = receive_with_descriptor(there.as_fd(), &mut Vec::with_capacity(8)).unwrap();
-    assert!(read == Read::Bytes(1) && descriptor.is_none());
+    assert!(read == ReadOutcome::Bytes(1) && descriptor.is_none());
 }
 
 /// In a child of a shell that has set a limit: an error, where the kernel would also send a signal that

@@ -138,7 +138,8 @@ pub enum CallError<E> {
 }
 
 /// What a stream brings next, or why it brings nothing.
-pub type Heard<'a, S, E> = Result<Next<<S as Stream>::Item<'a>, <S as Command>::Response<'a>>, CallError<E>>;
+pub type NextResult<'a, S, E> =
+    Result<Next<<S as Stream>::Item<'a>, <S as Command>::Response<'a>>, CallError<E>>;
 
 /// What a stream brings next.
 #[derive(Clone, Debug, PartialEq)]
@@ -166,7 +167,7 @@ impl<'c, C: Call, S: Stream> Items<'c, C, S> {
     /// # Errors
     /// The server refused, or the frame was lost or wrong.
     #[allow(clippy::should_implement_trait, reason = "an item borrows from the transport")]
-    pub fn next(&mut self) -> Heard<'_, S, C::Error> {
+    pub fn next(&mut self) -> NextResult<'_, S, C::Error> {
         next::<S, _>(self.call.receive().map_err(CallError::Transport)?)
     }
 }
@@ -194,7 +195,7 @@ impl<F: AsyncFrames, S: Stream> AsyncItems<F, S> {
     ///
     /// # Errors
     /// The server refused, or the frame was lost or wrong.
-    pub async fn next(&mut self) -> Heard<'_, S, F::Error> {
+    pub async fn next(&mut self) -> NextResult<'_, S, F::Error> {
         self.frame = self.frames.next().await.map_err(CallError::Transport)?;
         next::<S, _>(&self.frame)
     }
@@ -217,7 +218,7 @@ pub fn answer<'a, C: Command, E>(frame: &'a [u8]) -> Result<C::Response<'a>, Cal
 ///
 /// # Errors
 /// It is the service's error, or neither item nor response of this command.
-pub fn next<'a, C: Stream, E>(frame: &'a [u8]) -> Heard<'a, C, E> {
+pub fn next<'a, C: Stream, E>(frame: &'a [u8]) -> NextResult<'a, C, E> {
     let mut reader = Reader::new(frame);
     let tag = reader.response()?;
     if tag == <C::Item<'a> as Message>::TAG.as_bytes() {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use thalweg_fork::generated::types::*;
 use thalweg_fork::{Options, Supervisor};
-use thalweg_sys::fork::{End, await_any_child, release};
+use thalweg_sys::fork::{ExitStatus, await_any_child, release};
 
 /// Whether a process has a signal to look at that is blocked.
 fn is_told(process: u32) -> bool {
@@ -41,7 +41,7 @@ pub(crate) fn a_server_that_is_signalled_answers_what_was_begun() {
 
 #[allow(clippy::zombie_processes, reason = "what is tested waits for it")]
 pub(crate) fn a_number_is_its_process_until_it_is_released() {
-    for (words, end) in [("exit 0", End::Code(0)), ("exit 3", End::Code(3)), ("kill -9 $$", End::Signal(9))] {
+    for (words, end) in [("exit 0", ExitStatus::Code(0)), ("exit 3", ExitStatus::Code(3)), ("kill -9 $$", ExitStatus::Signal(9))] {
         let child = std::process::Command::new("sh").args(["-c", words]).spawn().unwrap();
         let is_there = || Path::new(&format!("/proc/{}", child.id())).exists();
         for _ in 0..2 {

@@ -16,7 +16,7 @@ mod trust;
 
 pub use identity::{Identity, IdentityError};
 pub use peer::Peer;
-pub(crate) use secure::{ReadOutcome, Secure, WriteOutcome};
+pub(crate) use secure::{ReceiveOutcome, Secure, SentBytes};
 pub use trust::Trust;
 
 /// What is spoken inside (RFC 7301).

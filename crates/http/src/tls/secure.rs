@@ -19,7 +19,7 @@ use std::collections::{HashMap, VecDeque};
 use std::io::IoSlice;
 use std::os::fd::BorrowedFd;
 use thalweg_reactor::Key;
-use thalweg_transport::{Read, Unsent, read, write};
+use thalweg_transport::{ReadOutcome, Unsent, read, write};
 use thalweg_wire::exchange::{Refusal, Service};
 
 /// Steps of handshakes in one turn, each up to a signature: a storm of them does not keep the others waiting.
@@ -27,16 +27,16 @@ const HANDSHAKE_STEPS_MAX: usize = 16;
 /// Memory that what is sealed may keep when nothing is.
 const KEPT_BYTES_MAX: usize = 96 * 1024;
 
-/// What one write did.
+/// How many bytes one write sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct WriteOutcome {
+pub(crate) struct SentBytes {
     /// Bytes that are done with.
     pub(crate) plain: usize,
     /// Bytes that the socket took.
     pub(crate) wire: usize,
 }
 
-impl WriteOutcome {
+impl SentBytes {
     /// The socket took this many bytes, unsealed.
     pub(crate) fn unsealed(bytes: usize) -> Self {
         Self { plain: bytes, wire: bytes }
@@ -44,7 +44,7 @@ impl WriteOutcome {
 }
 
 /// What one read of a connection found.
-pub(crate) enum ReadOutcome {
+pub(crate) enum ReceiveOutcome {
     /// Nothing for now.
     Nothing,
     /// Something; `drained`: nothing more is there.
@@ -156,8 +156,8 @@ impl Secure {
         kept: &mut Unsent,
         pieces: &[IoSlice<'_>],
         meters: &Meters,
-    ) -> Result<WriteOutcome, ConnectionEnd> {
-        let mut sent = WriteOutcome { plain: 0, wire: flush(descriptor, kept, meters)? };
+    ) -> Result<SentBytes, ConnectionEnd> {
+        let mut sent = SentBytes { plain: 0, wire: flush(descriptor, kept, meters)? };
         if !kept.is_empty() {
             return Ok(sent);
         }
@@ -204,12 +204,12 @@ fn write_sealed(descriptor: BorrowedFd<'_>, bytes: &[u8], meters: &Meters) -> Re
 
 impl<S: Service> Http<S> {
     /// Reads and opens what is there.
-    pub(crate) fn fill_sealed(&mut self, at: &mut At<'_, S>) -> Result<ReadOutcome, ConnectionEnd> {
+    pub(crate) fn fill_sealed(&mut self, at: &mut At<'_, S>) -> Result<ReceiveOutcome, ConnectionEnd> {
         let session = self.secure.sessions.get(&at.key).ok_or(ConnectionEnd::Close)?;
         let (shakes, begins) = (session.is_handshaking(), !session.has_begun());
         if shakes && self.secure.steps >= HANDSHAKE_STEPS_MAX {
             // The kernel says again next turn that there is something.
-            return Ok(ReadOutcome::Nothing);
+            return Ok(ReceiveOutcome::Nothing);
         }
         self.secure.steps += usize::from(shakes);
         let mut received = at.core.take_buffer();
@@ -218,16 +218,16 @@ impl<S: Service> Http<S> {
         let got = at.core.descriptor(at.key).map(|descriptor| read(descriptor, &mut received));
         self.meters.received(received.len());
         let filled = match got {
-            Some(Ok(Read::Bytes(_))) if begins && is_plain(&received) => {
+            Some(Ok(ReadOutcome::Bytes(_))) if begins && is_plain(&received) => {
                 self.refuse_plain(at);
-                Ok(ReadOutcome::Some { drained: true })
+                Ok(ReceiveOutcome::Some { drained: true })
             }
-            Some(Ok(Read::Bytes(count))) => self.open(at, &mut received).map(|ended| match ended {
-                true => ReadOutcome::End,
-                false => ReadOutcome::Some { drained: count < room },
+            Some(Ok(ReadOutcome::Bytes(count))) => self.open(at, &mut received).map(|ended| match ended {
+                true => ReceiveOutcome::End,
+                false => ReceiveOutcome::Some { drained: count < room },
             }),
-            Some(Ok(Read::WouldBlock)) => Ok(ReadOutcome::Nothing),
-            Some(Ok(Read::End)) => Ok(ReadOutcome::End),
+            Some(Ok(ReadOutcome::WouldBlock)) => Ok(ReceiveOutcome::Nothing),
+            Some(Ok(ReadOutcome::End)) => Ok(ReceiveOutcome::End),
             Some(Err(_)) | None => Err(ConnectionEnd::Close),
         };
         at.core.give_buffer(received);

@@ -9,7 +9,7 @@ use thalweg_sys::socket;
 
 struct Source {
     /// What a look finds, by the number of looks since the turn began.
-    finds: fn(usize) -> Look,
+    finds: fn(usize) -> BusyPoll,
     /// Whether it can go to sleep.
     sleeps: bool,
     /// How long going to sleep takes it.
@@ -45,7 +45,7 @@ impl Handler for Source {
         self.timers += 1;
     }
 
-    fn look(&mut self, _: &mut Core<Self>) -> Look {
+    fn busy_poll(&mut self, _: &mut Core<Self>) -> BusyPoll {
         self.looks += 1;
         (self.finds)(self.looks)
     }
@@ -57,7 +57,7 @@ impl Handler for Source {
     }
 }
 
-fn reactor(finds: fn(usize) -> Look, sleeps: bool) -> Reactor<Source> {
+fn reactor(finds: fn(usize) -> BusyPoll, sleeps: bool) -> Reactor<Source> {
     let source = Source {
         finds,
         sleeps,
@@ -76,7 +76,7 @@ fn reactor(finds: fn(usize) -> Look, sleeps: bool) -> Reactor<Source> {
 #[test]
 fn who_was_ready_alone_is_glanced_at_before_the_kernel_is_asked_again() {
     for connections in 1..=2 {
-        let mut reactor = reactor(|_| Look::Asleep, true);
+        let mut reactor = reactor(|_| BusyPoll::Asleep, true);
         let (mut keys, mut peers) = (Vec::new(), Vec::new());
         for _ in 0..connections {
             let (ours, theirs) = socket::pair().unwrap();
@@ -109,7 +109,7 @@ fn who_was_ready_alone_is_glanced_at_before_the_kernel_is_asked_again() {
 
 #[test]
 fn a_turn_that_finds_work_does_not_ask_the_kernel_every_time() {
-    let mut reactor = reactor(|_| Look::Ready, true);
+    let mut reactor = reactor(|_| BusyPoll::Ready, true);
     for _ in 0..5_000 {
         reactor.turn(10, Wait::Block).unwrap();
     }
@@ -119,7 +119,7 @@ fn a_turn_that_finds_work_does_not_ask_the_kernel_every_time() {
 
 #[test]
 fn a_turn_that_finds_messages_does_not_ask_every_time_either_while_a_source_is_up() {
-    let mut reactor = reactor(|_| Look::Quiet, false);
+    let mut reactor = reactor(|_| BusyPoll::Quiet, false);
     let handle = reactor.handle();
     for count in 1..=5_000 {
         handle.post(()).unwrap();
@@ -131,7 +131,7 @@ fn a_turn_that_finds_messages_does_not_ask_every_time_either_while_a_source_is_u
 
 #[test]
 fn a_busy_source_starves_neither_descriptors_nor_messages_nor_timers() {
-    let mut reactor = reactor(|_| Look::Ready, true);
+    let mut reactor = reactor(|_| BusyPoll::Ready, true);
     let (ours, theirs) = socket::pair().unwrap();
     let key = reactor.core().insert(ours, (), Interest::READ).unwrap();
     reactor.core().set_timer(key, 1);
@@ -144,7 +144,7 @@ fn a_busy_source_starves_neither_descriptors_nor_messages_nor_timers() {
 
 #[test]
 fn a_source_that_brings_something_late_ends_the_wait() {
-    let mut reactor = reactor(|looks| if looks < 4 { Look::Quiet } else { Look::Ready }, false);
+    let mut reactor = reactor(|looks| if looks < 4 { BusyPoll::Quiet } else { BusyPoll::Ready }, false);
     // The reactor spins once work has come fast; before that it asks the source to sleep, which this one
     // refuses.
     for _ in 0..50 {
@@ -158,8 +158,8 @@ fn a_source_that_brings_something_late_ends_the_wait() {
 
 #[test]
 fn before_it_sleeps_a_reactor_has_its_sources_declare_themselves() {
-    let quiet: fn(usize) -> Look = |_| Look::Quiet;
-    for (finds, makes_way) in [(quiet, false), (|_| Look::Sharing, true)] {
+    let quiet: fn(usize) -> BusyPoll = |_| BusyPoll::Quiet;
+    for (finds, makes_way) in [(quiet, false), (|_| BusyPoll::Sharing, true)] {
         let mut reactor = reactor(finds, true);
         // A turn that begins when its time is over does not wait at all, and this thread may be kept that
         // long.
@@ -179,7 +179,7 @@ fn before_it_sleeps_a_reactor_has_its_sources_declare_themselves() {
 #[test]
 fn what_other_threads_are_at_is_looked_for_while_that_has_been_quick() {
     // Each wait is a long one, and ends because something came while the source went to sleep.
-    let mut reactor = reactor(|_| Look::Working, false);
+    let mut reactor = reactor(|_| BusyPoll::Working, false);
     reactor.handler().dozes = Duration::from_millis(1);
     let turn = |reactor: &mut Reactor<Source>| {
         reactor.handler().looks = 0;
@@ -197,7 +197,7 @@ fn what_other_threads_are_at_is_looked_for_while_that_has_been_quick() {
 
 #[test]
 fn a_source_that_cannot_sleep_keeps_the_reactor_up() {
-    let mut reactor = reactor(|_| Look::Sharing, false);
+    let mut reactor = reactor(|_| BusyPoll::Sharing, false);
     // Were it to sleep, nothing would ever end that.
     reactor.turn(10, Wait::Block).unwrap();
     assert_eq!(reactor.handler().declared, 1);
@@ -206,7 +206,7 @@ fn a_source_that_cannot_sleep_keeps_the_reactor_up() {
 #[test]
 fn a_foreign_loop_is_told_of_a_source_that_cannot_sleep() {
     for sleeps in [true, false] {
-        let mut reactor = reactor(|_| Look::Quiet, sleeps);
+        let mut reactor = reactor(|_| BusyPoll::Quiet, sleeps);
         reactor.turn(10, Wait::Poll).unwrap();
         reactor.turn(10, Wait::Poll).unwrap();
         assert_eq!(reactor.handler().declared, 2);
@@ -216,7 +216,7 @@ fn a_foreign_loop_is_told_of_a_source_that_cannot_sleep() {
 
 #[test]
 fn an_owner_may_act_between_gathering_and_leaving() {
-    let mut reactor = reactor(|_| Look::Asleep, true);
+    let mut reactor = reactor(|_| BusyPoll::Asleep, true);
     let (ours, theirs) = socket::pair().unwrap();
     reactor.gather(10, Wait::Poll).unwrap();
     let (core, source) = reactor.parts();

@@ -13,7 +13,7 @@ use thalweg_service::Error as Failure;
 use thalweg_sys::epoll::Watch;
 use thalweg_sys::socket;
 use thalweg_wire::fault::Fault;
-use thalweg_wire::http1::{Arrival, ArrivalError, Whole};
+use thalweg_wire::http1::{Arrival, ArrivalError, CompleteResponse};
 use thalweg_wire::problem;
 
 /// Room for one read.
@@ -241,15 +241,16 @@ impl Connection {
         if count == 0 {
             return self.ended(Failure::new(Fault::Disconnected, "the server closed the connection"));
         }
-        let Whole { status, body, keep_alive } = match self.arrival.look(&mut self.input, answer_bytes_max) {
-            Ok(Some(whole)) => whole,
-            // A server of ours says where its answer ends; one that does not may have been cut off anywhere.
-            Ok(None) if self.arrival.needs_end() => {
-                return self.unreadable(bad("the answer does not say where it ends"));
-            }
-            Ok(None) => return Step::Waits,
-            Err(error) => return self.unreadable(unread(error)),
-        };
+        let CompleteResponse { status, body, keep_alive } =
+            match self.arrival.look(&mut self.input, answer_bytes_max) {
+                Ok(Some(whole)) => whole,
+                // A server of ours says where its answer ends; another's may have been cut off anywhere.
+                Ok(None) if self.arrival.needs_end() => {
+                    return self.unreadable(bad("the answer does not say where it ends"));
+                }
+                Ok(None) => return Step::Waits,
+                Err(error) => return self.unreadable(unread(error)),
+            };
         if self.input.len() > body.end {
             return self.unreadable(bad("the answer goes on behind its end"));
         }

@@ -12,7 +12,7 @@ use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 use thalweg_sys::{process, socket};
-use thalweg_transport::{Endpoint, Read, SharedEnd, Wanted, Written, receive_with_descriptor};
+use thalweg_transport::{Endpoint, ReadOutcome, SharedEnd, Wanted, WriteOutcome, receive_with_descriptor};
 use thalweg_wire::fault::{Fault, Retry};
 use thalweg_wire::frame::{HELLO_BYTES, Hello, SchemaHash, VERSION, Welcome};
 use thalweg_wire::hex::Hex;
@@ -72,7 +72,7 @@ struct Greeting {
 }
 
 impl Greeting {
-    fn receive(&mut self) -> io::Result<Read> {
+    fn receive(&mut self) -> io::Result<ReadOutcome> {
         let Some(socket) = self.duplex.as_socket() else { return self.duplex.read(&mut self.received) };
         let (read, memory) = receive_with_descriptor(socket, &mut self.received)?;
         self.memory = memory.or(self.memory.take());
@@ -219,10 +219,11 @@ impl Dialer {
             let hello = hello.encode();
             let rest = [IoSlice::new(&hello[greeting.sent..])];
             let written = greeting.duplex.write(&rest);
-            if let Ok(Written::Bytes(count)) = written {
+            if let Ok(WriteOutcome::Bytes(count)) = written {
                 greeting.sent += count;
             }
-            if greeting.received.len() < HELLO_BYTES && greeting.receive().map_err(|_| ended())? == Read::End
+            if greeting.received.len() < HELLO_BYTES
+                && greeting.receive().map_err(|_| ended())? == ReadOutcome::End
             {
                 return Err(ended());
             }

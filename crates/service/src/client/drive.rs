@@ -12,7 +12,7 @@ use super::{Client, Connection, Reconnect};
 use crate::error::Error;
 use std::io::IoSlice;
 use std::time::Instant;
-use thalweg_transport::{RING_BYTES_DEFAULT, Read, Wanted, Written};
+use thalweg_transport::{RING_BYTES_DEFAULT, ReadOutcome, Wanted, WriteOutcome};
 use thalweg_wire::fault::Fault;
 
 /// What is read at most from a connection that is given up: more than a ring or a socket holds, however large
@@ -66,7 +66,7 @@ impl Client {
     fn advance_by(
         &mut self,
         until: Option<Instant>,
-        read: impl FnOnce(&mut Link, &mut Vec<u8>, Wanted, Option<Instant>) -> Result<Read, Error>,
+        read: impl FnOnce(&mut Link, &mut Vec<u8>, Wanted, Option<Instant>) -> Result<ReadOutcome, Error>,
         wait: impl FnOnce(&Dialer, Option<Instant>) -> Result<(), Error>,
     ) -> Result<usize, Error> {
         let due = self.session.next_deadline();
@@ -211,7 +211,7 @@ impl Client {
         {
             let mut left_bytes = LEFT_BYTES_MAX;
             while left_bytes > 0
-                && let Ok(Read::Bytes(count)) = link.read(self.session.room())
+                && let Ok(ReadOutcome::Bytes(count)) = link.read(self.session.room())
             {
                 left_bytes = left_bytes.saturating_sub(count);
             }
@@ -264,13 +264,13 @@ fn write_out(link: &mut Link, session: &mut Session) -> Result<(), Error> {
         let unsent = session.unsent();
         let offered = unsent.len();
         match link.write(&[IoSlice::new(unsent)])? {
-            Written::Bytes(count) => {
+            WriteOutcome::Bytes(count) => {
                 session.sent(count);
                 if count < offered {
                     break;
                 }
             }
-            Written::WouldBlock => break,
+            WriteOutcome::WouldBlock => break,
         }
     }
     Ok(())
@@ -281,7 +281,7 @@ fn exchange(
     link: &mut Link,
     session: &mut Session,
     settled: bool,
-    read: impl FnOnce(&mut Link, &mut Vec<u8>, Wanted) -> Result<Read, Error>,
+    read: impl FnOnce(&mut Link, &mut Vec<u8>, Wanted) -> Result<ReadOutcome, Error>,
 ) -> Result<usize, Error> {
     if settled {
         link.stir()?;
@@ -303,10 +303,10 @@ fn glance(link: &mut Link, session: &mut Session, settled: bool) -> Result<usize
     count(link.read(session.room())?)
 }
 
-fn count(read: Read) -> Result<usize, Error> {
+fn count(read: ReadOutcome) -> Result<usize, Error> {
     match read {
-        Read::Bytes(_) => Ok(1),
-        Read::WouldBlock => Ok(0),
-        Read::End => Err(Error::new(Fault::Disconnected, "the server closed the connection")),
+        ReadOutcome::Bytes(_) => Ok(1),
+        ReadOutcome::WouldBlock => Ok(0),
+        ReadOutcome::End => Err(Error::new(Fault::Disconnected, "the server closed the connection")),
     }
 }

@@ -8,7 +8,7 @@ use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 use thalweg_sys::{socket, standard};
-use thalweg_transport::{Read, Wanted, Written, read, read_any, write_any, write_gathered};
+use thalweg_transport::{ReadOutcome, Wanted, WriteOutcome, read, read_any, write_any, write_gathered};
 
 #[derive(Debug)]
 pub(crate) struct Duplex {
@@ -58,16 +58,16 @@ impl Duplex {
         self.output.is_none().then(|| self.input.as_fd())
     }
 
-    pub(crate) fn read(&self, into: &mut Vec<u8>) -> io::Result<Read> {
+    pub(crate) fn read(&self, into: &mut Vec<u8>) -> io::Result<ReadOutcome> {
         if self.output.is_some() { read_any(self.input(), into) } else { read(self.input(), into) }
     }
 
-    pub(crate) fn write(&self, pieces: &[IoSlice<'_>]) -> io::Result<Written> {
+    pub(crate) fn write(&self, pieces: &[IoSlice<'_>]) -> io::Result<WriteOutcome> {
         let Some(output) = &self.output else { return write_gathered(self.input(), pieces) };
         let mut taken = 0;
         for piece in pieces {
             let count = match write_any(output.as_fd(), piece) {
-                Ok(Written::Bytes(count)) => count,
+                Ok(WriteOutcome::Bytes(count)) => count,
                 // What a first piece met is told by the next write.
                 _ if taken > 0 => break,
                 otherwise => return otherwise,
@@ -77,7 +77,7 @@ impl Duplex {
                 break;
             }
         }
-        Ok(Written::Bytes(taken))
+        Ok(WriteOutcome::Bytes(taken))
     }
 
     /// Waits until there is something to read, or room to write if that is wanted too; a signal ends the wait
@@ -102,26 +102,29 @@ mod tests {
         let duplex = Duplex::pipes(input.as_fd(), output.as_fd()).unwrap();
         drop((input, output));
         let mut bytes = Vec::with_capacity(64);
-        assert_eq!(duplex.read(&mut bytes).unwrap(), Read::WouldBlock);
+        assert_eq!(duplex.read(&mut bytes).unwrap(), ReadOutcome::WouldBlock);
         assert!(!duplex.wait(Wanted::BytesOrSpace, None).unwrap(), "there is room, and nothing to read");
         let pieces = [IoSlice::new(b"one "), IoSlice::new(b"two")];
-        assert_eq!(duplex.write(&pieces).unwrap(), Written::Bytes(7));
+        assert_eq!(duplex.write(&pieces).unwrap(), WriteOutcome::Bytes(7));
         let mut came = [0; 7];
         far_reader.read_exact(&mut came).unwrap();
         assert_eq!(&came, b"one two");
         far_writer.write_all(b"back").unwrap();
         assert!(duplex.wait(Wanted::Bytes, None).unwrap());
-        assert_eq!(duplex.read(&mut bytes).unwrap(), Read::Bytes(4));
+        assert_eq!(duplex.read(&mut bytes).unwrap(), ReadOutcome::Bytes(4));
         // A full pipe takes a part, then nothing.
         let large = vec![7; 1 << 20];
-        let Written::Bytes(part) = duplex.write(&[IoSlice::new(b"head"), IoSlice::new(&large)]).unwrap()
+        let WriteOutcome::Bytes(part) = duplex.write(&[IoSlice::new(b"head"), IoSlice::new(&large)]).unwrap()
         else {
             panic!("an empty pipe took nothing");
         };
         assert!(part < large.len());
-        assert_eq!(duplex.write(&[IoSlice::new(b"x"), IoSlice::new(b"y")]).unwrap(), Written::WouldBlock);
+        assert_eq!(
+            duplex.write(&[IoSlice::new(b"x"), IoSlice::new(b"y")]).unwrap(),
+            WriteOutcome::WouldBlock
+        );
         drop((far_reader, far_writer));
-        assert_eq!(duplex.read(&mut bytes).unwrap(), Read::End);
+        assert_eq!(duplex.read(&mut bytes).unwrap(), ReadOutcome::End);
         assert_eq!(duplex.write(&pieces).unwrap_err().kind(), io::ErrorKind::BrokenPipe);
     }
 }

@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 use thalweg_sync::patience::{ALONE_NS, Pace, Patience, QUICK_NS};
 use thalweg_sys::{clock, socket};
 use thalweg_transport::{
-    Broken, Heard, PeerWait, Read, SharedEnd, WaitOutcome, Wanted, Written, drain_bell, ring_bell,
+    Broken, DrainOutcome, PeerWait, ReadOutcome, SharedEnd, WaitOutcome, Wanted, WriteOutcome, drain_bell,
+    ring_bell,
 };
 use thalweg_wire::fault::Fault;
 
@@ -69,7 +70,7 @@ impl Link {
     }
 
     /// Writes what can be written now.
-    pub(crate) fn write(&mut self, pieces: &[IoSlice<'_>]) -> Result<Written, Error> {
+    pub(crate) fn write(&mut self, pieces: &[IoSlice<'_>]) -> Result<WriteOutcome, Error> {
         let Some(end) = &mut self.shared else {
             return self.duplex.write(pieces).map_err(gone);
         };
@@ -79,13 +80,13 @@ impl Link {
     }
 
     /// Reads what is there.
-    pub(crate) fn read(&mut self, into: &mut Vec<u8>) -> Result<Read, Error> {
+    pub(crate) fn read(&mut self, into: &mut Vec<u8>) -> Result<ReadOutcome, Error> {
         let Some(end) = &mut self.shared else {
             return self.duplex.read(into).map_err(gone);
         };
         match end.read(into).map_err(broken)? {
-            Read::WouldBlock if self.ended => Ok(Read::End),
-            Read::WouldBlock => Ok(Read::WouldBlock),
+            ReadOutcome::WouldBlock if self.ended => Ok(ReadOutcome::End),
+            ReadOutcome::WouldBlock => Ok(ReadOutcome::WouldBlock),
             read => {
                 ring(end, self.duplex.input());
                 Ok(read)
@@ -105,11 +106,13 @@ impl Link {
         into: &mut Vec<u8>,
         wanted: Wanted,
         until: Option<Instant>,
-    ) -> Result<Read, Error> {
+    ) -> Result<ReadOutcome, Error> {
         let Some(end) = &mut self.shared else {
             let (quick, began_ns) = (self.spin && self.pace.is_quick(), clock::monotonic_ns());
             let looks = quick && !wanted.space() && until.is_none();
-            let Some(socket) = self.duplex.as_socket().filter(|_| looks) else { return Ok(Read::WouldBlock) };
+            let Some(socket) = self.duplex.as_socket().filter(|_| looks) else {
+                return Ok(ReadOutcome::WouldBlock);
+            };
             let came = look(socket, into).map_err(gone)?;
             match came {
                 Some(_) => self.pace.record(clock::monotonic_ns().saturating_sub(began_ns)),
@@ -121,20 +124,20 @@ impl Link {
             let (socket, spin) = (self.duplex.input(), self.spin);
             self.looked_ns = PeerWait { end, socket, wanted, deadline: until, spin }.look();
             if self.looked_ns.is_some() {
-                return Ok(Read::WouldBlock);
+                return Ok(ReadOutcome::WouldBlock);
             }
         }
         self.read(into)
     }
 
     /// Reads what is there or comes until then; also comes back when there is room to write, if that is
-    /// wanted, and when a signal came. [`Read::WouldBlock`]: nothing was read.
+    /// wanted, and when a signal came. [`ReadOutcome::WouldBlock`]: nothing was read.
     pub(crate) fn read_waiting(
         &mut self,
         into: &mut Vec<u8>,
         wanted: Wanted,
         until: Option<Instant>,
-    ) -> Result<Read, Error> {
+    ) -> Result<ReadOutcome, Error> {
         let looked_ns = self.looked_ns.take();
         let Some(end) = &mut self.shared else {
             if let Some(socket) = self.duplex.as_socket()
@@ -156,7 +159,7 @@ impl Link {
             return if self.duplex.wait(wanted, Some(left))? {
                 self.read(into)
             } else {
-                Ok(Read::WouldBlock)
+                Ok(ReadOutcome::WouldBlock)
             };
         };
         if !end.pending() {
@@ -168,7 +171,7 @@ impl Link {
             };
             match waited {
                 WaitOutcome::Ready => {}
-                WaitOutcome::TimedOut | WaitOutcome::Interrupted => return Ok(Read::WouldBlock),
+                WaitOutcome::TimedOut | WaitOutcome::Interrupted => return Ok(ReadOutcome::WouldBlock),
                 WaitOutcome::Ended => self.ended = true,
             }
         }
@@ -179,7 +182,7 @@ impl Link {
     pub(crate) fn stir(&mut self) -> Result<(), Error> {
         if let Some(end) = &mut self.shared {
             end.wake_up();
-            if drain_bell(self.duplex.input()).map_err(gone)? == Heard::End {
+            if drain_bell(self.duplex.input()).map_err(gone)? == DrainOutcome::HungUp {
                 self.ended = true;
             }
         }
@@ -212,11 +215,11 @@ fn ring(end: &mut SharedEnd, socket: BorrowedFd<'_>) {
     }
 }
 
-fn read_of(count: Option<usize>) -> Read {
+fn read_of(count: Option<usize>) -> ReadOutcome {
     match count {
-        None => Read::WouldBlock,
-        Some(0) => Read::End,
-        Some(count) => Read::Bytes(count),
+        None => ReadOutcome::WouldBlock,
+        Some(0) => ReadOutcome::End,
+        Some(count) => ReadOutcome::Bytes(count),
     }
 }
 

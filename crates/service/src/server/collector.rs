@@ -5,7 +5,7 @@
 
 use crate::server::connection::slot::{Client, Entry};
 use std::convert::Infallible;
-use thalweg_reactor::{Core, Handler, Key, Look, Readiness};
+use thalweg_reactor::{BusyPoll, Core, Handler, Key, Readiness};
 
 /// What a turn brought.
 #[derive(Debug, Default)]
@@ -67,23 +67,23 @@ impl Handler for Collector {
         self.timers.push(key);
     }
 
-    fn look(&mut self, core: &mut Core<Self>) -> Look {
+    fn busy_poll(&mut self, core: &mut Core<Self>) -> BusyPoll {
         if self.polled.is_empty() {
-            return Look::Asleep;
+            return BusyPoll::Asleep;
         }
         let mut sharing = false;
         for key in &self.polled {
             let Some(ring) = client(core, *key).and_then(|client| client.ring.as_mut()) else { continue };
             if ring.is_ready() {
-                return Look::Ready;
+                return BusyPoll::Ready;
             }
             ring.end.runs_here();
             sharing |= ring.end.shares_cpu();
         }
         match (sharing, self.working) {
-            (_, true) => Look::Working,
-            (true, false) => Look::Sharing,
-            (false, false) => Look::Quiet,
+            (_, true) => BusyPoll::Working,
+            (true, false) => BusyPoll::Sharing,
+            (false, false) => BusyPoll::Quiet,
         }
     }
 

@@ -15,7 +15,7 @@ use crate::server::statistics::Statistics;
 use std::io::ErrorKind;
 use std::sync::Arc;
 use thalweg_reactor::{Key, Readiness};
-use thalweg_transport::{Heard, Read};
+use thalweg_transport::{DrainOutcome, ReadOutcome};
 
 /// Turns between two searches for rings that have gone quiet.
 pub(crate) const STOP_POLLING_EVERY: u64 = 256;
@@ -129,7 +129,7 @@ impl Engine {
         let heard = core.descriptor(key).map(thalweg_transport::drain_bell);
         let Some(client) = client(core, key) else { return };
         match heard {
-            Some(Ok(Heard::Bells | Heard::Nothing)) => collector.poll_ring(key, client, self.turn),
+            Some(Ok(DrainOutcome::Rung | DrainOutcome::Empty)) => collector.poll_ring(key, client, self.turn),
             _ => self.hung_up.push(key),
         }
     }
@@ -152,9 +152,9 @@ impl Engine {
         let found = client.read(socket, busy.input.room());
         busy.input.grown();
         match found {
-            Ok(Read::Bytes(count)) => Some(count),
-            Ok(Read::WouldBlock) => Some(0),
-            Ok(Read::End) => {
+            Ok(ReadOutcome::Bytes(count)) => Some(count),
+            Ok(ReadOutcome::WouldBlock) => Some(0),
+            Ok(ReadOutcome::End) => {
                 busy.stage = Stage::HalfClosed;
                 Some(0)
             }

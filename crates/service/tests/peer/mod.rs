@@ -8,7 +8,8 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::thread::JoinHandle;
 use thalweg_service::ClientOptions;
 use thalweg_transport::{
-    Endpoint, PeerWait, Read, SharedEnd, WaitOutcome, Wanted, Written, ring_bell, send_with_descriptor,
+    Endpoint, PeerWait, ReadOutcome, SharedEnd, WaitOutcome, Wanted, WriteOutcome, ring_bell,
+    send_with_descriptor,
 };
 use thalweg_wire::fault::Fault;
 use thalweg_wire::frame::{
@@ -204,10 +205,13 @@ impl Peer {
             let wait = PeerWait { end: &mut *end, socket, wanted, deadline: None, spin: false };
             let waited = wait.wait().unwrap();
             let read = end.read(&mut self.received).unwrap();
-            return waited != WaitOutcome::Ended || read != Read::WouldBlock;
+            return waited != WaitOutcome::Ended || read != ReadOutcome::WouldBlock;
         }
         thalweg_sys::socket::wait(self.socket.as_fd(), wanted.space(), None).unwrap();
-        !matches!(thalweg_transport::read(self.socket.as_fd(), &mut self.received), Ok(Read::End) | Err(_))
+        !matches!(
+            thalweg_transport::read(self.socket.as_fd(), &mut self.received),
+            Ok(ReadOutcome::End) | Err(_)
+        )
     }
 
     fn push(&mut self) {
@@ -227,8 +231,8 @@ impl Peer {
                 },
             };
             match written {
-                Written::Bytes(count) => drop(self.unsent.drain(..count)),
-                Written::WouldBlock => return,
+                WriteOutcome::Bytes(count) => drop(self.unsent.drain(..count)),
+                WriteOutcome::WouldBlock => return,
             }
         }
     }

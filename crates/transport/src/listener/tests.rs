@@ -84,7 +84,7 @@ fn accepted_connections_are_non_blocking_and_send_at_once() {
     let (_, connections) = accept_all(&listener, 8);
     assert!(socket::no_delay(connections[0].as_fd()).unwrap(), "inherited from the listener");
     let mut buffer = Vec::with_capacity(4);
-    assert_eq!(crate::read(connections[0].as_fd(), &mut buffer).unwrap(), crate::Read::WouldBlock);
+    assert_eq!(crate::read(connections[0].as_fd(), &mut buffer).unwrap(), crate::ReadOutcome::WouldBlock);
     let peer = socket::peer_address(connections[0].as_fd()).unwrap();
     assert_eq!(peer, Some(client.local_addr().unwrap()));
 }

@@ -52,7 +52,7 @@ struct HeadSummary {
 
 /// An answer that has come whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Whole {
+pub struct CompleteResponse {
     /// Its status.
     pub status: u16,
     /// Where its body stands in what came in, transfer coding removed. What stands behind it came after the
@@ -83,7 +83,7 @@ pub enum ArrivalError {
 #[derive(Debug)]
 struct UnsizedBody {
     /// The answer as far as it is known.
-    answer: Whole,
+    answer: CompleteResponse,
     decoder: BodyDecoder,
 }
 
@@ -97,7 +97,7 @@ impl Arrival {
         &mut self,
         input: &mut Vec<u8>,
         body_bytes_max: usize,
-    ) -> Result<Option<Whole>, ArrivalError> {
+    ) -> Result<Option<CompleteResponse>, ArrivalError> {
         if let Some(unsized_body) = &mut self.unsized_body {
             return unsized_body.look(input, body_bytes_max);
         }
@@ -112,9 +112,9 @@ impl Arrival {
                 input.reserve((end - input.len()).min(AHEAD_BYTES));
                 return Ok(None);
             }
-            return Ok(Some(Whole { status, body: start..end, keep_alive }));
+            return Ok(Some(CompleteResponse { status, body: start..end, keep_alive }));
         }
-        let answer = Whole { status, body: start..start, keep_alive };
+        let answer = CompleteResponse { status, body: start..start, keep_alive };
         let unsized_body = self.unsized_body.insert(UnsizedBody { answer, decoder: BodyDecoder::of(length) });
         unsized_body.look(input, body_bytes_max)
     }
@@ -155,7 +155,7 @@ impl Arrival {
     }
 
     /// The connection ended, by the peer's word: the answer that ends with it, if it is one.
-    pub fn end(&self) -> Option<Whole> {
+    pub fn end(&self) -> Option<CompleteResponse> {
         let unsized_body =
             self.unsized_body.as_ref().filter(|unsized_body| unsized_body.decoder.needs_end())?;
         Some(unsized_body.answer.clone())
@@ -165,7 +165,11 @@ impl Arrival {
 impl UnsizedBody {
     /// Takes apart what stands behind the body so far, so that nothing but the body is left, and what may
     /// follow the answer.
-    fn look(&mut self, input: &mut Vec<u8>, body_bytes_max: usize) -> Result<Option<Whole>, ArrivalError> {
+    fn look(
+        &mut self,
+        input: &mut Vec<u8>,
+        body_bytes_max: usize,
+    ) -> Result<Option<CompleteResponse>, ArrivalError> {
         let body = &mut self.answer.body;
         let mut at = body.end;
         let mut is_whole = false;
@@ -202,7 +206,7 @@ mod tests {
                 input.extend_from_slice(piece);
                 arrival.look(&mut input, 13).unwrap()
             });
-            let Whole { status, body, keep_alive } = whole.unwrap();
+            let CompleteResponse { status, body, keep_alive } = whole.unwrap();
             assert_eq!((status, keep_alive, body.end), (200, true, input.len()), "pieces of {piece}");
             assert_eq!(&input[body], b"abc0123456789");
         }
@@ -225,7 +229,7 @@ mod tests {
             input.extend_from_slice(&b"body"[..length]);
             let whole = arrival.look(&mut input, 9).unwrap().unwrap();
             let keep_alive = more.is_empty();
-            assert_eq!(whole, Whole { status: 200, body: start..start + length, keep_alive });
+            assert_eq!(whole, CompleteResponse { status: 200, body: start..start + length, keep_alive });
         }
         // Only the beginning of the one before, and something in between before it.
         close = "HTTP/1.1 103 Early Hints\r\n\r\n";

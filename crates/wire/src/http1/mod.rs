@@ -19,7 +19,7 @@ mod persistence;
 mod response;
 
 pub use announced::announced;
-pub use arrival::{Arrival, ArrivalError, Whole};
+pub use arrival::{Arrival, ArrivalError, CompleteResponse};
 pub use body::BodyDecoder;
 pub use chunked::{Chunk, ChunkedDecoder};
 pub use encode::{

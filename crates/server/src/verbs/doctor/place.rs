@@ -10,7 +10,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, UNIX_EPOCH};
 use thalweg_sys::clock;
-use thalweg_sys::machine::{Keeps, clock_is_kept, file_system};
+use thalweg_sys::machine::{Backing, clock_is_kept, file_system};
 
 /// Room for a few segments.
 const FREE_BYTES_BAD: u64 = 64 << 20;
@@ -81,19 +81,19 @@ fn directory(data: &Path, place: &Path) -> Vec<Finding> {
                 }
                 _ => good("space", free),
             });
-            findings.push(match found.keeps {
-                Keeps::Disk => good("kept by", "a disk, as far as one can tell"),
-                Keeps::Memory => bad(
+            findings.push(match found.backing {
+                Backing::Disk => good("kept by", "a disk, as far as one can tell"),
+                Backing::Memory => bad(
                     "kept by",
                     "memory",
                     "it is gone with the machine: use a disk, or --durability memory",
                 ),
-                Keeps::Network => poor(
+                Backing::Network => poor(
                     "kept by",
                     "another machine, or a program",
                     "what a sync promises is up to it, and a second server there may not be noticed: use a disk",
                 ),
-                Keeps::Container => poor(
+                Backing::Container => poor(
                     "kept by",
                     "the container's own layer",
                     "it is gone with the container: mount a volume, and give it as --data",

@@ -7,7 +7,7 @@ use crate::server::connection::slot::{Entry, Phase, Ring};
 use crate::server::engine::Engine;
 use std::os::fd::AsFd;
 use thalweg_reactor::{Interest, Key};
-use thalweg_transport::{RING_BYTES, SharedEnd, Written};
+use thalweg_transport::{RING_BYTES, SharedEnd, WriteOutcome};
 use thalweg_wire::fault::Fault;
 use thalweg_wire::frame::{HELLO_BYTES, Hello, Opening, SchemaHash, VERSION, Welcome, opening};
 
@@ -117,7 +117,7 @@ impl Engine {
         let welcome = self.welcome_with(ring_bytes).encode();
         self.statistics.writes += 1;
         match thalweg_transport::send_with_descriptor(socket, &welcome, memory.as_fd()) {
-            Ok(Written::Bytes(HELLO_BYTES)) => {}
+            Ok(WriteOutcome::Bytes(HELLO_BYTES)) => {}
             // Nothing was sent on this socket before, so there is room, unless it is broken.
             _ => return Err(()),
         }

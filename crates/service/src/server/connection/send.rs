@@ -14,7 +14,7 @@ use crate::server::connection::slot::{Entry, Phase, Ring};
 use crate::server::engine::{Engine, Fate};
 use std::os::fd::BorrowedFd;
 use thalweg_reactor::{Interest, Key};
-use thalweg_transport::Written;
+use thalweg_transport::WriteOutcome;
 
 impl Engine {
     /// Whether the connection is over its bounds for another call with a request of `bytes` bytes.
@@ -76,8 +76,8 @@ impl Engine {
             }
         };
         match written {
-            Ok(Written::Bytes(count)) => busy.output.sent(count),
-            Ok(Written::WouldBlock) => {}
+            Ok(WriteOutcome::Bytes(count)) => busy.output.sent(count),
+            Ok(WriteOutcome::WouldBlock) => {}
             Err(_) => return Fate::Gone,
         }
         Fate::Lives

@@ -4,7 +4,7 @@ use crate::server::connection::busy::Busy;
 use std::io::{self, IoSlice};
 use std::os::fd::BorrowedFd;
 use thalweg_reactor::Key;
-use thalweg_transport::{Read, SharedEnd, Wanted, Written};
+use thalweg_transport::{ReadOutcome, SharedEnd, Wanted, WriteOutcome};
 
 /// What a slot is.
 #[derive(Debug)]
@@ -84,7 +84,7 @@ impl Client {
 
     /// Bytes in, from rings or socket.
     #[inline]
-    pub(crate) fn read(&mut self, socket: BorrowedFd<'_>, into: &mut Vec<u8>) -> io::Result<Read> {
+    pub(crate) fn read(&mut self, socket: BorrowedFd<'_>, into: &mut Vec<u8>) -> io::Result<ReadOutcome> {
         match &mut self.ring {
             Some(ring) => {
                 ring.end.read(into).map_err(|broken| io::Error::new(io::ErrorKind::InvalidData, broken))
@@ -96,7 +96,7 @@ impl Client {
 
     /// Bytes out, to rings or socket.
     #[inline]
-    pub(crate) fn write(&mut self, socket: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<Written> {
+    pub(crate) fn write(&mut self, socket: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<WriteOutcome> {
         match &mut self.ring {
             Some(ring) => ring
                 .end
