@@ -1,26 +1,26 @@
-//! How a call is named, what may be asked of it, and what comes of it.
+//! A call's identifier, its options, and its events.
 
 use crate::error::Error;
 use std::time::Duration;
 use thalweg_wire::fault::Fault;
 
-/// Names one call of one client. No two calls of a client are ever named alike.
+/// Identifies one call of one client. No two calls of a client ever have the same identifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CallId(pub(crate) u64);
 
 impl CallId {
-    /// The name as one word, for languages that keep it as such.
+    /// The identifier as a number, for languages without a type for it.
     pub const fn number(self) -> u64 {
         self.0
     }
 
-    /// The call that a word names. One that names none is refused where it is used.
+    /// The identifier with this number. One that belongs to no call is refused where it is used.
     pub const fn from_number(number: u64) -> Self {
         Self(number)
     }
 }
 
-/// What one call may be given.
+/// What may be set for one call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CallOptions {
     /// How long the call may take, instead of the deadline in the client's options. Both ends enforce it.
@@ -33,12 +33,12 @@ pub struct CallOptions {
     pub unary: bool,
 }
 
-/// What came of a call.
+/// An answer, an item or a failure of one call.
 #[derive(Debug)]
 pub struct Event<'c> {
-    /// Of which.
+    /// The call.
     pub call: CallId,
-    /// What.
+    /// What happened.
     pub kind: EventKind,
     /// The frame that brought it, borrowed from what was received; empty where none did.
     pub frame: &'c [u8],
@@ -53,7 +53,7 @@ impl Event<'_> {
     }
 }
 
-/// What an event is.
+/// What happened to a call.
 #[derive(Debug)]
 pub enum EventKind {
     /// One item of a stream; more will come.

@@ -23,10 +23,10 @@ const PAUSE_MOST: Duration = Duration::from_millis(50);
 const FAR: Duration = Duration::from_secs(1 << 30);
 /// How long an attempt that began when the time was over may wait for its welcome.
 const GREETING: Duration = Duration::from_secs(1);
-/// What a stranger is told.
+/// What a client of another user is told.
 pub(super) const NOBODY_ELSE: &str = "takes nobody but the user who runs its server";
 
-/// What is said of a server that is not spoken to.
+/// Why nothing is sent to a server of another user.
 const ANOTHER_USER: &str =
     "another user runs its server, so nothing was sent: say same_user_only = false if that is meant";
 
@@ -306,7 +306,7 @@ impl Dialer {
     }
 }
 
-/// As much of a hash as tells two apart.
+/// The first bytes of a hash, enough to tell two apart.
 fn begin_of(hash: &SchemaHash) -> String {
     format!("{}…", Hex(&hash[..4]))
 }

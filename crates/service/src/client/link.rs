@@ -178,7 +178,7 @@ impl Link {
         self.read(into)
     }
 
-    /// Is up after it was watched by a foreign loop: takes the bells away.
+    /// Marks this side as up after a foreign loop watched it, and drains the bells.
     pub(crate) fn stir(&mut self) -> Result<(), Error> {
         if let Some(end) = &mut self.shared {
             end.wake_up();
@@ -189,7 +189,7 @@ impl Link {
         Ok(())
     }
 
-    /// Is about to be watched by a foreign loop. `false`: something came meanwhile.
+    /// Marks this side as asleep before a foreign loop watches it. `false`: something came meanwhile.
     pub(crate) fn settle(&mut self, wanted: Wanted) -> bool {
         self.shared.as_mut().is_none_or(|end| self.ended || end.prepare_to_sleep(wanted))
     }

@@ -1,4 +1,4 @@
-//! What a client knows of its calls: bytes in, bytes out, no descriptor and no clock.
+//! The client's side of the protocol: bytes in, bytes out, with no descriptor and no clock.
 //!
 //! `calls` are those in flight, `deadlines` when they are overdue; `incoming` and `outgoing` are the bytes of
 //! a connection, `receive` cuts those that came into frames, and `kept` holds what was not taken.
@@ -8,7 +8,7 @@
 //!
 //! Invariants, checked by the tests beside this file:
 //! - a call that began ends exactly once, by an answer or by an error; what comes for it later is dropped;
-//! - what came in is given out in the order it came, but for a call that was asked for by name;
+//! - events are given out in the order they came, unless a caller asks for those of one call;
 //! - a call whose connection ended is [`Fault::NotSent`] only when its request never left whole, and one
 //!   whose deadline passed when nothing of it left, or will: so no server can have begun it;
 //! - a call whose connection ended has nothing to do with the next one, also while its failure is not taken.
@@ -436,7 +436,7 @@ impl Session {
     }
 }
 
-/// What stands in front of a request.
+/// The header of a request.
 #[derive(Debug)]
 pub(crate) enum Head {
     Plain([u8; LENGTH_BYTES]),

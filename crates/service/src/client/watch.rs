@@ -15,9 +15,9 @@ use thalweg_transport::Wanted;
 #[derive(Debug)]
 pub(crate) struct Watch {
     nested: Nested,
-    /// What the way in is watched for, which may be the way out too.
+    /// What the input is watched for; for a socket, also what the output is.
     input: Option<Interest>,
-    /// What a way out of its own is watched for.
+    /// What a separate output is watched for.
     output: Option<Interest>,
 }
 
@@ -28,7 +28,7 @@ impl Watch {
 
     /// Stops to watch a connection that is about to be closed.
     pub(crate) fn leave(&mut self, duplex: &Duplex) {
-        // What the kernel dropped already is left as well.
+        // The kernel may have dropped the watch already.
         let _ = self.nested.watch(duplex.input(), self.input.take(), None);
         if let Some(output) = duplex.output() {
             let _ = self.nested.watch(output, self.output.take(), None);

@@ -1,7 +1,7 @@
-//! What a turn of the reactor brought, noted for the server to act on, and which rings are up.
+//! Notes what a turn of the reactor brought, for the server to act on, and which rings are polled.
 //!
 //! The reactor calls a handler that lives as long as it does; a server's handler is borrowed for one run. So
-//! the reactor's part only notes, and the server acts between turns, with everything at hand.
+//! the reactor's part only notes, and the server acts between turns ([`turn`](super::turn)).
 
 use crate::server::connection::slot::{Client, Entry};
 use std::convert::Infallible;
@@ -48,7 +48,7 @@ impl Collector {
 impl Handler for Collector {
     type Entry = Entry;
     type Topic = ();
-    /// Other threads put what they have where it is looked for, and nudge.
+    /// Other threads leave their answers in a shared queue and nudge.
     type Message = Infallible;
 
     fn ready(&mut self, _: &mut Core<Self>, key: Key, readiness: Readiness) {

@@ -1,7 +1,5 @@
-//! What a server does with what a turn of its reactor brought.
-//!
-//! The state that all connections share, and what is done to a connection as a whole: it is read from, lost,
-//! removed. What becomes of its bytes is in [`connection`](super::connection).
+//! The state that all connections of a server share, and what is done to a connection as a whole: it is read
+//! from, and removed. What becomes of its bytes is in [`connection`](super::connection).
 
 use crate::server::calls::answers::{Answers, Batch, Place};
 use crate::server::calls::call::{Calls, Grant};
@@ -31,13 +29,13 @@ pub(crate) struct Engine {
     pub(crate) sources: Vec<Source>,
     /// Connections with something to send at the end of this turn.
     pub(crate) dirty: Vec<Key>,
-    /// Connections whose input may be dealt with again.
+    /// Connections that were paused and may begin calls again.
     pub(crate) relieved: Vec<Key>,
     /// Credit that calls are owed.
     pub(crate) grants: Vec<(Place, Grant)>,
     /// Clients behind shared memory that are gone, but may have left requests.
     pub(crate) hung_up: Vec<Key>,
-    /// Clients that are gone and have not read all they were answered, for the handler to hear of.
+    /// Clients that left without reading all of their answers, of which the handler is to be told.
     pub(crate) undelivered: Vec<ClientId>,
     /// Connections to be served in this turn.
     pub(crate) due: Vec<(Key, Readiness)>,
@@ -48,7 +46,7 @@ pub(crate) struct Engine {
     pub(crate) drain_until_ms: Option<u64>,
     /// Clients over the bound wait to be accepted.
     pub(crate) crowded: bool,
-    /// Clients whose places are others' who need them.
+    /// Clients that said nothing in time, and lose their places when others wait.
     pub(crate) overdue: usize,
     /// The most memory that the rings of all clients may need.
     pub(crate) promised_bytes: u64,

@@ -1,8 +1,8 @@
-//! What a turn brought to a connection, dealt with where everything is at hand: the engine, the reactor, what
-//! the turn brought, and the handler.
+//! Acts on what a turn of the reactor brought. [`ServerTurn`] borrows all that this takes for as long as it
+//! lasts: the engine, the reactor, the events of the turn, and the handler.
 //!
-//! *A connection's box* ([`Busy`]) is taken out of its slot while something is done to it and put back, given
-//! to the spare ones, or lost with the connection at the end of that ([`ServerTurn::put_back`]).
+//! A connection's box ([`Busy`]) is taken out of its slot while the connection is worked on. Afterwards
+//! [`ServerTurn::put_back`] returns it to the slot, keeps it as a spare, or drops it with the connection.
 
 use crate::server::collector::{Collector, ServerCore, client};
 use crate::server::connection::busy::{Busy, Stage};
@@ -12,7 +12,7 @@ use crate::server::handler::Handler;
 use thalweg_reactor::{Key, Readiness};
 use thalweg_sync::contain::contain;
 
-/// Everything at hand.
+/// All that acting on a turn's events takes.
 pub(crate) struct ServerTurn<'t, H> {
     pub(crate) engine: &'t mut Engine,
     pub(crate) core: &'t mut ServerCore,
@@ -21,7 +21,7 @@ pub(crate) struct ServerTurn<'t, H> {
 }
 
 impl<H: Handler> ServerTurn<'_, H> {
-    /// Acts on everything that a turn brought, and on what lies in rings; how many of them had something.
+    /// Acts on everything that a turn brought, and on what lies in rings; how many rings had something.
     pub(crate) fn act(&mut self) -> usize {
         self.engine.turn += 1;
         if self.collector.answers && self.engine.answers.take_notified() {
@@ -105,7 +105,7 @@ impl<H: Handler> ServerTurn<'_, H> {
         if fate == Fate::Lives {
             fate = self.engine.send(self.core, self.collector, key, &mut busy);
         }
-        // Of one that is relieved the input is still to be answered, or refused.
+        // The input of a relieved connection is still to be answered, or refused.
         let over = match busy.stage {
             Stage::Closing | Stage::Reset => true,
             Stage::Open if !self.engine.draining => false,
@@ -122,7 +122,8 @@ impl<H: Handler> ServerTurn<'_, H> {
         }
     }
 
-    /// Does what acting itself made necessary: each connection is sent to once.
+    /// Works off what acting itself queued: credit, relieved and dirty connections, undelivered answers. Each
+    /// connection is written to once.
     pub(crate) fn clear_up(&mut self) {
         loop {
             self.engine.grant_all(self.core);

@@ -28,9 +28,9 @@ const REST_MS: u32 = 50;
 pub(crate) struct Source {
     pub(crate) key: Key,
     pub(crate) acceptor: Acceptor,
-    /// Nothing but shared memory.
+    /// Its clients have to use shared memory.
     pub(crate) shared_only: bool,
-    /// Leads to the listener for as long as it is kept.
+    /// The path of the listener, which is removed when this is dropped.
     pub(crate) _path: Option<BoundPath>,
 }
 
@@ -82,13 +82,13 @@ impl Engine {
 
     /// The client has a while from now on to say what it speaks.
     pub(crate) fn await_hello(&self, core: &mut ServerCore, key: Key) {
-        // What is longer than a timer can be set is for ever.
+        // A time that no timer can be set to never passes.
         if let Ok(within_ms) = u32::try_from(self.options.hello_within.as_millis()) {
             core.set_timer(key, within_ms);
         }
     }
 
-    /// That while is over.
+    /// The client's time to say what it speaks is over.
     pub(crate) fn miss_hello(&mut self, core: &mut ServerCore, collector: &mut Collector, key: Key) {
         if has_spoken(core, key) {
             return self.await_hello(core, key);
@@ -118,7 +118,7 @@ impl Engine {
         }
     }
 
-    /// Says why, and nothing of the service.
+    /// Tells a client of another user that it may not connect, and nothing about the service.
     fn turn_stranger_away(&mut self, connection: BorrowedFd<'_>) {
         let fault = Fault::PermissionDenied as u16;
         let welcome = Welcome { version: VERSION, fault, ring_bytes: 0, credit: 0, schema: [0; 32] };

@@ -1,4 +1,4 @@
-//! Hearing what is said behind a request that has to wait.
+//! Acts on cancels and credit that stand behind a request which has to wait.
 //!
 //! A multiplexed connection at its bound begins no call until one ends. What may end one is a cancel, or
 //! credit for a stream, and these stand behind the request that waits: so the input is looked through, as far

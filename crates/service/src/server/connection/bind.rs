@@ -1,4 +1,4 @@
-//! Where clients come from: listeners, and the one client that there is from the beginning.
+//! Binds the endpoints: listeners, and the one client on standard input and output.
 
 use crate::Error;
 use crate::server::collector::ServerCore;
@@ -64,8 +64,8 @@ fn insert(
     })
 }
 
-/// What the kernel says in its own terms, in those of a path. What is not found is the directory: the path
-/// itself need not be there.
+/// The kernel's error with what it means for the path: what is not found is its directory, because the path
+/// itself need not exist.
 fn explained(path: &Path, error: io::Error) -> io::Error {
     let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
     let explanation = match (error.kind(), directory) {

@@ -95,9 +95,9 @@ impl InFlight {
         self.calls.find_mut(hash(id), |begun| begun.id == id)
     }
 
-    /// The call, if it is still the one that was named so then.
+    /// The call with this id, unless it is a later one that reuses the id.
     #[inline]
-    pub(crate) fn find_very(&mut self, id: u64, serial: u64) -> Option<&mut Begun> {
+    pub(crate) fn find_exact(&mut self, id: u64, serial: u64) -> Option<&mut Begun> {
         self.find(id).filter(|begun| begun.serial == serial)
     }
 

@@ -1,4 +1,4 @@
-//! Which frame a connection's input begins with. Pure: bytes in, meaning out; nothing is consumed here.
+//! Which frame a connection's input begins with: a pure function of the bytes, which consumes none.
 
 use thalweg_wire::fault::Fault;
 use thalweg_wire::frame::{FrameKind, HEADER_BYTES, Header, LENGTH_BYTES, LENGTH_MAX};
@@ -81,19 +81,19 @@ pub(crate) fn multiplexed(unread: &[u8], length_max: u32) -> NextFrame {
         }),
         FrameKind::Cancel if header.length == 0 => NextFrame::Cancel(header.id),
         FrameKind::Credit if header.length == 0 => NextFrame::Credit(header.id, header.credit),
-        // A server's own kinds, or bytes behind what has none.
+        // Kinds that only servers send, or a payload where there is none.
         FrameKind::Cancel | FrameKind::Credit | FrameKind::Item | FrameKind::End | FrameKind::Goodbye => {
             wrong
         }
     }
 }
 
-/// Bytes of the frame that the input begins with, by its own word; 0 until that is there.
+/// Bytes of the frame that the input begins with, as its header announces them; 0 before that has come.
 pub(crate) fn first_bytes(unread: &[u8], head: usize) -> usize {
     unread.first_chunk::<4>().map_or(0, |length| head.saturating_add(u32::from_le_bytes(*length) as usize))
 }
 
-/// The id in a header that is wrong otherwise.
+/// The id in a header whose other fields are invalid.
 fn id_of(header: &[u8]) -> u64 {
     header.get(8..16).and_then(|id| id.try_into().ok()).map_or(0, u64::from_le_bytes)
 }

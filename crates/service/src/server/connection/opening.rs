@@ -1,4 +1,4 @@
-//! A connection's first bytes: what kind it is, and whether it is welcome.
+//! A connection's first bytes: whether it is plain or multiplexed, and whether it is accepted.
 
 use crate::server::calls::framing::Framing;
 use crate::server::collector::{Collector, ServerCore, client};
@@ -12,7 +12,7 @@ use thalweg_wire::fault::Fault;
 use thalweg_wire::frame::{HELLO_BYTES, Hello, Opening, SchemaHash, VERSION, Welcome, opening};
 
 impl Engine {
-    /// Finds out what kind of connection this is; `None` until that is known, or when it may not go on.
+    /// Decides what kind of connection this is; `None` until enough has come, or when it is refused.
     pub(crate) fn open(
         &mut self,
         core: &mut ServerCore,
@@ -23,7 +23,7 @@ impl Engine {
         let fresh = client(core, key)?;
         let shared_only = fresh.shared_only;
         if std::mem::take(&mut fresh.overdue) {
-            // It began after all, and has the same time for the rest.
+            // It has begun late, and has the same time again for the rest.
             self.overdue -= 1;
             self.await_hello(core, key);
         }
@@ -62,7 +62,7 @@ impl Engine {
         (shared_only && !hello.shared).then_some(Fault::NoSharedMemory)
     }
 
-    /// Says why, and ends the connection.
+    /// Refuses the client with a welcome that says why, and ends the connection.
     fn turn_away(&self, busy: &mut Busy, fault: Fault) -> Option<Phase> {
         let welcome = Welcome { fault: fault as u16, ..self.welcome_with(0) };
         busy.output.buffer().extend_from_slice(&welcome.encode());
@@ -131,7 +131,7 @@ impl Engine {
     }
 }
 
-/// Zeros fit any.
+/// Whether two schemas are the same, or either side takes any (zeros).
 fn fits(theirs: &SchemaHash, ours: &SchemaHash) -> bool {
     let any = |schema: &SchemaHash| schema.iter().all(|byte| *byte == 0);
     theirs == ours || any(theirs) || any(ours)

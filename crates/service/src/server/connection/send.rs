@@ -49,7 +49,7 @@ impl Engine {
             let was_paused = std::mem::replace(&mut ring.paused, !busy.wants_input());
             ring.blocked = !busy.output.is_empty();
             self.statistics.bells += u64::from(ring_if_wanted(ring, socket));
-            // One that went to sleep in a pause asked for no bell.
+            // A ring that went to sleep while it was paused asked for no bell.
             if ring.blocked || !ring.paused && (was_paused || ring.end.pending()) {
                 collector.poll_ring(key, client, self.turn);
             }
@@ -128,7 +128,7 @@ impl Engine {
 fn ring_if_wanted(ring: &mut Ring, socket: BorrowedFd<'_>) -> bool {
     let wanted = ring.end.bell_wanted();
     if wanted {
-        // A peer that is gone hangs up, which is heard as such.
+        // A peer that is gone shows as a hang-up.
         let _ = thalweg_transport::ring_bell(socket);
     }
     wanted

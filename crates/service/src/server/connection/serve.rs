@@ -1,4 +1,4 @@
-//! From a connection's input to calls that are handled.
+//! Begins calls: cuts a connection's input into frames and hands requests to the handler.
 
 use crate::server::calls::answers::Place;
 use crate::server::calls::call::Grant;
@@ -46,7 +46,7 @@ impl<H: Handler> ServerTurn<'_, H> {
                     let first_bytes = next_frame::first_bytes(unread, head);
                     return busy.input.announce(first_bytes);
                 }
-                // What is too long takes no place, and is refused as soon as that can be told.
+                // One that is too long counts against no bound, and is refused as soon as its header came.
                 NextFrame::Request(head) if self.engine.is_overfull(busy, head.length) => {
                     busy.next_bytes = head.length;
                     busy.input.wait(self.core.now_ms());
@@ -56,7 +56,7 @@ impl<H: Handler> ServerTurn<'_, H> {
                     }
                     self.engine.shed(busy, head);
                 }
-                // Each is refused with more bytes than it may have had.
+                // A refusal may be longer than what it refuses, so unsent refusals are bounded too.
                 NextFrame::TooLong { .. } if busy.answered_bytes() > self.engine.options.unsent_bytes_max => {
                     busy.next_bytes = 0;
                     return self.engine.pause((key, phase), busy);
@@ -70,7 +70,7 @@ impl<H: Handler> ServerTurn<'_, H> {
         }
     }
 
-    /// Has one call handled.
+    /// Begins one call and hands it to the handler.
     #[inline]
     fn request(&mut self, (key, phase): (Key, Phase), busy: &mut Busy, head: RequestHead, alone: bool) {
         let Self { engine, core, handler, .. } = self;
@@ -114,7 +114,7 @@ impl<H: Handler> ServerTurn<'_, H> {
             }
             return;
         }
-        // A request is no longer than a frame's length can say.
+        // A frame's length has 32 bits.
         let bytes = head.length as u32;
         engine.statistics.in_flight += 1;
         engine.statistics.in_flight_bytes += u64::from(bytes);
@@ -177,7 +177,7 @@ impl Engine {
         self.tell(busy, framing, fault, message);
     }
 
-    /// Says a fault where an answer would stand, of whatever came.
+    /// Writes a fault in place of an answer, whether or not a call began.
     pub(crate) fn tell(&mut self, busy: &mut Busy, framing: Framing, fault: Fault, message: &str) {
         let says = if fault.says() == message { message.to_owned() } else { format!("{fault}: {message}") };
         let frame = error_frame(&self.options.error_tag, &says);

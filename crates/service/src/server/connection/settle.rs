@@ -1,4 +1,4 @@
-//! Brings in what was answered elsewhere, or later.
+//! Takes in answers that handlers gave later, or on other threads.
 //!
 //! On a multiplexed connection a frame goes straight to the output. On a plain one it does so when its call
 //! is the oldest; otherwise it is kept with the call, and an end in the order's own stash.
@@ -32,10 +32,10 @@ impl Engine {
         if end.is_some() {
             self.statistics.in_flight -= 1;
         }
-        // Without a box nothing is in flight: the client is gone, or its slot is another's.
+        // Without a box nothing is in flight: the client is gone, or its slot belongs to another.
         let Some(mut busy) = client(core, place.key).and_then(|client| client.busy.take()) else { return };
         self.spare.equip(&mut busy);
-        match (busy.in_flight.find_very(place.id, place.serial), end) {
+        match (busy.in_flight.find_exact(place.id, place.serial), end) {
             (Some(_), Some(fault)) => self.end_call(&mut busy, place, fault, payload),
             (Some(_), None) => self.write_item(&mut busy, place, payload),
             // The call had ended for its client before its handler ended it.
@@ -119,14 +119,14 @@ impl Engine {
                 continue;
             };
             let Busy { in_flight, order, waiting_bytes, congested, .. } = &mut **busy;
-            let Some(begun) = in_flight.find_very(place.id, place.serial) else { continue };
+            let Some(begun) = in_flight.find_exact(place.id, place.serial) else { continue };
             let waits = begun.turn.as_ref().is_some_and(|turn| !order.is_first(turn.sequence));
-            // One that waits for its turn behind as much as may wait has room once that comes.
+            // A call behind as much as may wait for its turn has room once its own turn comes.
             let congested = *congested || waits && *waiting_bytes > self.options.unsent_bytes_max;
             if begun.call.grant(grant, congested) {
                 continue;
             }
-            // What it pushed before it began to hold back comes first.
+            // Items that it pushed before it began to hold any back leave first.
             self.take_answers(core);
             let Some(client) = client(core, place.key) else { continue };
             let Some(mut busy) = client.busy.take() else { continue };
@@ -138,7 +138,7 @@ impl Engine {
 
     fn release(&mut self, busy: &mut Busy, place: Place) {
         let Busy { in_flight, order, output, waiting_bytes, .. } = busy;
-        let Some(begun) = in_flight.find_very(place.id, place.serial) else { return };
+        let Some(begun) = in_flight.find_exact(place.id, place.serial) else { return };
         let framing = begun.framing();
         let (mut items, mut end) = (0, None);
         let call = &begun.call;

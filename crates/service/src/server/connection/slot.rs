@@ -6,10 +6,10 @@ use std::os::fd::BorrowedFd;
 use thalweg_reactor::Key;
 use thalweg_transport::{ReadOutcome, SharedEnd, Wanted, WriteOutcome};
 
-/// What a slot is.
+/// What a slot holds.
 #[derive(Debug)]
 pub(crate) enum Entry {
-    /// Where clients come from; its place among the server's listeners.
+    /// A listener; its index among the server's.
     Listener(usize),
     /// A client.
     Client(Client),
@@ -25,7 +25,7 @@ pub(crate) struct Client {
     /// Once it went over to shared memory.
     pub(crate) ring: Option<Box<Ring>>,
     pub(crate) phase: Phase,
-    /// It has said nothing for as long as it may: its place is another's who needs it.
+    /// It said nothing in time, and loses its place when another client waits for one.
     pub(crate) overdue: bool,
     /// Its listener offers nothing but shared memory.
     pub(crate) shared_only: bool,
