@@ -123,8 +123,9 @@ impl Server {
         if options.in_flight_max == 0 || options.clients_max == 0 || options.stream_credit == 0 {
             return Err(Error::new(Fault::BadArgument, "a bound of a server is 0: nothing could be served"));
         }
-        // Listeners and what leads to standard output take places beside the clients.
-        let places = options.clients_max.saturating_add(8);
+        // Beside the clients there is one entry for each endpoint: its listener, or standard output.
+        let beside = u32::try_from(endpoints.len()).unwrap_or(u32::MAX);
+        let places = options.clients_max.saturating_add(beside);
         let (spin, spin_for_peers) = (options.spin, options.spin);
         let config =
             Config { entries_max: places, spin, spin_on_one: true, spin_for_peers, ..Config::default() };

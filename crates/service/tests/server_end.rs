@@ -239,6 +239,23 @@ fn a_server_that_is_dropped_tells_its_handlers_and_frees_its_path() {
 }
 
 #[test]
+fn endpoints_take_no_clients_places() {
+    let directory = tempfile::tempdir().unwrap();
+    let paths: Vec<_> = (0..20).map(|number| directory.path().join(format!("{number}.sock"))).collect();
+    let endpoints: Vec<Endpoint> = paths.iter().cloned().map(Endpoint::Socket).collect();
+    let mut server = Server::bind(&endpoints, ServerOptions { clients_max: 20, ..options() }).unwrap();
+    let stopper = server.stopper();
+    let running = std::thread::spawn(move || server.run(|request, response| response.extend(request)));
+    let mut peers: Vec<Peer> = paths.iter().map(|path| Peer::plain(path)).collect();
+    for peer in &mut peers {
+        peer.send_plain(b"a");
+        assert_eq!(peer.receive_plain(), b"a");
+    }
+    stopper.stop();
+    running.join().unwrap().unwrap();
+}
+
+#[test]
 fn what_cannot_be_bound_says_why() {
     let fault = |endpoints: &[Endpoint], options| Server::bind(endpoints, options).unwrap_err().fault;
     assert_eq!(fault(&[], options()), Fault::BadArgument);

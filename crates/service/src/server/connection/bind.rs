@@ -53,7 +53,7 @@ fn insert(
     interest: Interest,
 ) -> Result<Key, Error> {
     core.insert(descriptor, entry, interest).map_err(|rejected| match rejected.reason {
-        RejectReason::Full => Error::new(Fault::Overloaded, "too many endpoints for so few clients"),
+        RejectReason::Full => Error::new(Fault::Overloaded, "too many endpoints and clients for one server"),
         // A file is always ready, and therefore cannot be waited for.
         RejectReason::Kernel(error) if error.kind() == io::ErrorKind::PermissionDenied => Error::system(
             Fault::BadArgument,
