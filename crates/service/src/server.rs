@@ -114,11 +114,15 @@ impl Server {
     /// from here on; they are served once the server runs.
     ///
     /// # Errors
-    /// [`Fault::AddressInUse`], [`Fault::PermissionDenied`], [`Fault::BadArgument`] without an endpoint or
-    /// with an option that cannot be right, [`Fault::System`].
+    /// [`Fault::AddressInUse`], [`Fault::PermissionDenied`], [`Fault::BadArgument`] without an endpoint, with
+    /// standard input and output twice, or with an option that cannot be right, [`Fault::System`].
     pub fn bind(endpoints: &[Endpoint], options: ServerOptions) -> Result<Self, Error> {
         if endpoints.is_empty() {
             return Err(Error::new(Fault::BadArgument, "a server needs an endpoint"));
+        }
+        if endpoints.iter().filter(|endpoint| **endpoint == Endpoint::Stdio).count() > 1 {
+            let detail = "standard input and output lead to one client: give - once";
+            return Err(Error::new(Fault::BadArgument, detail));
         }
         if options.in_flight_max == 0 || options.clients_max == 0 || options.stream_credit == 0 {
             return Err(Error::new(Fault::BadArgument, "a bound of a server is 0: nothing could be served"));

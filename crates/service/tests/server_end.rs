@@ -259,6 +259,8 @@ fn endpoints_take_no_clients_places() {
 fn what_cannot_be_bound_says_why() {
     let fault = |endpoints: &[Endpoint], options| Server::bind(endpoints, options).unwrap_err().fault;
     assert_eq!(fault(&[], options()), Fault::BadArgument);
+    let twice = Server::bind(&[Endpoint::Stdio, Endpoint::Stdio], options()).unwrap_err();
+    assert!(twice.fault == Fault::BadArgument && twice.to_string().contains("once"), "{twice}");
     let nowhere: Endpoint = "/nowhere/at/all.sock".parse().unwrap();
     assert_eq!(fault(std::slice::from_ref(&nowhere), options()), Fault::BadArgument);
     assert_eq!(fault(&[nowhere], ServerOptions { in_flight_max: 0, ..options() }), Fault::BadArgument);
