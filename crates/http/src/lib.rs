@@ -58,5 +58,5 @@ pub use config::{Config, OVERFLOW_CONNECTIONS_MAX};
 pub use connection::Connection;
 pub use limit::Limit;
 pub use meters::{Calls, Meters, Traffic};
-pub use reactor::{ConnectionCounts, Http, Listening, Message};
+pub use reactor::{ConnectionCounts, Http, ListenerSettings, Message};
 pub use warnings::RateLimitedWarning;

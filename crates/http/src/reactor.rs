@@ -113,7 +113,7 @@ pub(crate) enum ConnectionEnd {
 
 /// A listening socket, for one reactor to accept from.
 #[derive(Debug)]
-pub struct Listening {
+pub struct ListenerSettings {
     /// The socket.
     pub descriptor: OwnedFd,
     /// Other reactors watch the very same socket.
@@ -174,14 +174,20 @@ impl<S: Service> Http<S> {
         core: &mut Core<Self>,
         service: S,
         config: Config,
-        listeners: Vec<Listening>,
+        listeners: Vec<ListenerSettings>,
     ) -> io::Result<Self> {
         // Made now, so that a drain is not refused it.
         let control = core.insert_timer(Connection::new(Role::Control))?;
         let mut sockets = Vec::with_capacity(listeners.len());
         for (index, listening) in listeners.into_iter().enumerate() {
-            let Listening { descriptor, shared, handed_over, identity, same_user_only, known_hosts_only } =
-                listening;
+            let ListenerSettings {
+                descriptor,
+                shared,
+                handed_over,
+                identity,
+                same_user_only,
+                known_hosts_only,
+            } = listening;
             let mut entry = Connection::new(Role::Listener);
             entry.flavour = u8::try_from(index).map_err(|_| io::Error::other("more than 256 listeners"))?;
             let interest = if shared { Interest::SHARED_LISTENER } else { Interest::READ };
@@ -230,7 +236,7 @@ impl<S: Service> Http<S> {
         self
     }
 
-    /// Goes by these names where a listener is for [known hosts only](Listening::known_hosts_only), beside
+    /// Goes by these names where a listener is for [known hosts only](ListenerSettings::known_hosts_only), beside
     /// addresses and `localhost`.
     #[must_use]
     pub fn with_hosts(mut self, hosts: Arc<[String]>) -> Self {

@@ -5,7 +5,7 @@ use crate::mount::Mount;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use thalweg_http::{Config, Http, Listening, Message};
+use thalweg_http::{Config, Http, ListenerSettings, Message};
 use thalweg_reactor::{Handle, Reactor, Wait};
 use thalweg_service::Error;
 use thalweg_sys::socket;
@@ -119,7 +119,7 @@ impl Server {
         };
         let reactor = Reactor::new(config, |core| {
             let gateway = Gateway::new(core.handle(), options.bounds);
-            let listening = Listening {
+            let listening = ListenerSettings {
                 descriptor,
                 shared: false,
                 handed_over: false,

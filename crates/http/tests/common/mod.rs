@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use thalweg_http::tls::Identity;
-use thalweg_http::{Config, ConnectionCounts, Http, Listening, Message, Meters};
+use thalweg_http::{Config, ConnectionCounts, Http, ListenerSettings, Message, Meters};
 use thalweg_reactor::{Handle, Pool, Reactor};
 use thalweg_transport::Listener;
 use thalweg_wire::exchange::{
@@ -295,7 +295,7 @@ impl Server {
                 spin_on_one: spin,
                 ..Default::default()
             };
-            let listening = Listening {
+            let listening = ListenerSettings {
                 descriptor: listener.into_parts().0,
                 shared: false,
                 handed_over: false,

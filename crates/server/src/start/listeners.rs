@@ -6,7 +6,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
-use thalweg_http::Listening;
+use thalweg_http::ListenerSettings;
 use thalweg_http::tls::Identity;
 use thalweg_sys::socket;
 use thalweg_sys::systemd::{Bound, bound};
@@ -24,7 +24,7 @@ pub(super) struct ListenOptions<'a> {
 /// Open listeners.
 pub(super) struct Listeners {
     /// For each reactor, its listeners.
-    pub(super) per_reactor: Vec<Vec<Listening>>,
+    pub(super) per_reactor: Vec<Vec<ListenerSettings>>,
     /// Where they are, ports filled in.
     pub(super) addresses: Vec<ListenAddress>,
     /// Unix paths that lead to them, removed when dropped.
@@ -68,7 +68,7 @@ impl Listeners {
         let address = self.spoken(ListenAddress::Tcp(at));
         let known_hosts_only = self.is_for_known_hosts(&address);
         for (own, listener) in self.per_reactor.iter_mut().zip(opened) {
-            own.push(Listening {
+            own.push(ListenerSettings {
                 descriptor: listener.into_parts().0,
                 shared: false,
                 handed_over: false,
@@ -85,7 +85,7 @@ impl Listeners {
         let listener = Listener::unix(path)?;
         let shared = self.per_reactor.len() > 1;
         let (last, others) = self.per_reactor.split_last_mut().ok_or(io::ErrorKind::InvalidInput)?;
-        let at = |descriptor| Listening {
+        let at = |descriptor| ListenerSettings {
             descriptor,
             shared,
             handed_over: false,
@@ -119,7 +119,7 @@ impl Listeners {
         let known_hosts_only = self.is_for_known_hosts(&address);
         for own in &mut self.per_reactor {
             let duplicate = socket::duplicate(descriptor.as_fd());
-            own.push(Listening {
+            own.push(ListenerSettings {
                 descriptor: duplicate.map_err(|error| ServerError::Listen(address.clone(), error))?,
                 shared,
                 handed_over: true,

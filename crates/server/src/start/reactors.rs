@@ -11,7 +11,7 @@ use crate::run::ReactorThread;
 use std::io;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, OnceLock};
-use thalweg_http::{Config, Http, Listening};
+use thalweg_http::{Config, Http, ListenerSettings};
 use thalweg_reactor::{Pool, Reactor};
 use thalweg_sync::places::Places;
 use thalweg_sys::code;
@@ -89,7 +89,7 @@ impl<'a> ReactorStart<'a> {
         &self,
         index: usize,
         role: ReactorRole,
-        listening: Vec<Listening>,
+        listening: Vec<ListenerSettings>,
     ) -> Result<ReactorThread, ServerError> {
         let Self { config, spin, .. } = *self;
         let beside = Http::<ReactorService>::entries_beside(listening.len()) + ATTACHED_MAX;
