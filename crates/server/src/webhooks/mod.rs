@@ -32,7 +32,7 @@ use thalweg_http::client::{Exchange, Progress, Reply, Trust, post};
 use thalweg_reactor::{Config, Core, Handle, Handler, Interest, Key, Reactor, Readiness};
 use thalweg_streams::embedded::Embedded;
 use thalweg_streams::subscriptions::target::Target;
-use thalweg_streams::subscriptions::{Attempt, Driver, Outcome, Subscriptions};
+use thalweg_streams::subscriptions::{Driver, Outcome, Subscriptions, WebhookCall};
 use thalweg_sys::socket;
 use thalweg_wire::exchange::Now;
 
@@ -79,7 +79,7 @@ struct Resolver {
 
 /// A webhook being called.
 struct Call {
-    attempt: Attempt,
+    webhook: WebhookCall,
     peer: Peer,
     trust: Option<Trust>,
     /// Addresses left to try.
@@ -102,11 +102,11 @@ struct Webhooks {
     /// Carries the timer of what is due next.
     control: Key,
     resolver: Resolver,
-    names: Names<Attempt>,
+    names: Names<WebhookCall>,
     /// Read when a name is looked up.
     trust: Certificates<Trust>,
     /// Each with where it may go.
-    calls: Calls<(Attempt, VecDeque<SocketAddr>)>,
+    calls: Calls<(WebhookCall, VecDeque<SocketAddr>)>,
     /// Calls that failed or were refused: as many as subscriptions ask for, for as long as they are there.
     failures: RateLimitedWarning,
     /// There is something to take up.
@@ -214,12 +214,12 @@ impl Webhooks {
 
     fn take_up(&mut self, core: &mut Core<Self>) {
         let late = io::Error::new(io::ErrorKind::TimedOut, "the host was not resolved in time");
-        for attempt in self.names.overdue(core.now_ms()) {
-            self.failed(core, &attempt, &late);
+        for webhook in self.names.overdue(core.now_ms()) {
+            self.failed(core, &webhook, &late);
         }
         let now = Self::now(core);
-        for attempt in self.driver.turn(now) {
-            self.begin(core, attempt);
+        for webhook in self.driver.turn(now) {
+            self.begin(core, webhook);
         }
         self.connect_queued(core);
         self.look_up_queued(core);
@@ -240,20 +240,20 @@ impl Webhooks {
     }
 
     /// Finds out where the call goes, at once if that takes no look-up.
-    fn begin(&mut self, core: &Core<Self>, attempt: Attempt) {
-        let target = &attempt.target;
+    fn begin(&mut self, core: &Core<Self>, webhook: WebhookCall) {
+        let target = &webhook.target;
         match known_addresses(target) {
             Some(addresses) if !target.secure || self.trust.good(core.now_ms()).is_some() => {
-                self.calls.wait(&peer(target), (attempt, addresses));
+                self.calls.wait(&peer(target), (webhook, addresses));
             }
-            _ => self.wait_for_look_up(core, attempt),
+            _ => self.wait_for_look_up(core, webhook),
         }
     }
 
-    fn wait_for_look_up(&mut self, core: &Core<Self>, attempt: Attempt) {
-        let deadline_ms = core.now_ms() + attempt.timeout_ms.min(self.resolver.wait_ms_max);
-        let host = attempt.target.host.clone();
-        self.names.wait(&host, attempt, deadline_ms);
+    fn wait_for_look_up(&mut self, core: &Core<Self>, webhook: WebhookCall) {
+        let deadline_ms = core.now_ms() + webhook.timeout_ms.min(self.resolver.wait_ms_max);
+        let host = webhook.target.host.clone();
+        self.names.wait(&host, webhook, deadline_ms);
     }
 
     fn look_up_queued(&mut self, core: &mut Core<Self>) {
@@ -286,13 +286,13 @@ impl Webhooks {
             }
             addresses
         });
-        for attempt in waiting {
+        for webhook in waiting {
             match &outcome {
-                Ok(addresses) => match permitted(&attempt.target, addresses) {
-                    Ok(addresses) => self.calls.wait(&peer(&attempt.target), (attempt, addresses)),
-                    Err(error) => self.failed(core, &attempt, &error),
+                Ok(addresses) => match permitted(&webhook.target, addresses) {
+                    Ok(addresses) => self.calls.wait(&peer(&webhook.target), (webhook, addresses)),
+                    Err(error) => self.failed(core, &webhook, &error),
                 },
-                Err(error) => self.failed(core, &attempt, error),
+                Err(error) => self.failed(core, &webhook, error),
             }
         }
         // There is room for another look-up now.
@@ -300,18 +300,18 @@ impl Webhooks {
     }
 
     fn connect_queued(&mut self, core: &mut Core<Self>) {
-        while let Some((peer, (mut attempt, addresses))) = self.calls.begin() {
-            let is_secure = attempt.target.secure;
+        while let Some((peer, (mut webhook, addresses))) = self.calls.begin() {
+            let is_secure = webhook.target.secure;
             let trust = self.trust.good(core.now_ms()).filter(|_| is_secure).cloned();
             if is_secure && trust.is_none() {
                 // The certificates were outdated while it waited for its look-up or for its turn.
                 self.calls.ended(&peer);
-                self.wait_for_look_up(core, attempt);
+                self.wait_for_look_up(core, webhook);
                 continue;
             }
             let now = Self::now(core);
-            if self.driver.begin(&mut attempt, now) {
-                self.connect(core, attempt, peer, addresses, trust);
+            if self.driver.begin(&mut webhook, now) {
+                self.connect(core, webhook, peer, addresses, trust);
             } else {
                 self.calls.ended(&peer);
             }
@@ -321,18 +321,18 @@ impl Webhooks {
     fn connect(
         &mut self,
         core: &mut Core<Self>,
-        attempt: Attempt,
+        webhook: WebhookCall,
         peer: Peer,
         addresses: VecDeque<SocketAddr>,
         trust: Option<Trust>,
     ) {
-        let deadline_ms = core.now_ms() + attempt.timeout_ms;
-        match exchange(&attempt, trust.as_ref()) {
+        let deadline_ms = core.now_ms() + webhook.timeout_ms;
+        match exchange(&webhook, trust.as_ref()) {
             Ok(exchange) => {
-                let call = Call { attempt, peer, trust, addresses, exchange, connected: false, deadline_ms };
+                let call = Call { webhook, peer, trust, addresses, exchange, connected: false, deadline_ms };
                 self.try_next(core, Box::new(call), &io::ErrorKind::AddrNotAvailable.into());
             }
-            Err(error) => self.call_failed(core, &attempt, &peer, &error),
+            Err(error) => self.call_failed(core, &webhook, &peer, &error),
         }
     }
 
@@ -359,7 +359,7 @@ impl Webhooks {
                 Err(error) => why = error,
             }
         }
-        self.call_failed(core, &call.attempt, &call.peer, &why);
+        self.call_failed(core, &call.webhook, &call.peer, &why);
     }
 
     fn call_ended(&mut self, peer: &Peer, was_late: bool) {
@@ -367,22 +367,22 @@ impl Webhooks {
         self.calls.timed(peer, was_late);
     }
 
-    fn call_failed(&mut self, core: &mut Core<Self>, attempt: &Attempt, peer: &Peer, why: &io::Error) {
+    fn call_failed(&mut self, core: &mut Core<Self>, webhook: &WebhookCall, peer: &Peer, why: &io::Error) {
         self.call_ended(peer, why.kind() == io::ErrorKind::TimedOut);
-        self.failed(core, attempt, why);
+        self.failed(core, webhook, why);
     }
 
-    fn failed(&mut self, core: &mut Core<Self>, attempt: &Attempt, why: &io::Error) {
+    fn failed(&mut self, core: &mut Core<Self>, webhook: &WebhookCall, why: &io::Error) {
         if let Some(times) = self.failures.note(core.now_ms(), 1) {
-            let (subscription, host) = (attempt.id(), &attempt.target.host);
+            let (subscription, host) = (webhook.id(), &webhook.target.host);
             tracing::info!(times, subscription, %host, %why, "webhook calls failed; this is the last");
         }
-        self.finish(core, attempt, Outcome::Failed);
+        self.finish(core, webhook, Outcome::Failed);
     }
 
-    fn finish(&mut self, core: &mut Core<Self>, attempt: &Attempt, outcome: Outcome) {
+    fn finish(&mut self, core: &mut Core<Self>, webhook: &WebhookCall, outcome: Outcome) {
         let now = Self::now(core);
-        if let Some(next) = self.driver.finished(attempt, outcome, now) {
+        if let Some(next) = self.driver.finished(webhook, outcome, now) {
             self.begin(core, next);
         }
         self.wake_later(core);
@@ -417,10 +417,10 @@ impl Webhooks {
                 let outcome = outcome(&reply);
                 if outcome == Outcome::Failed {
                     let why = io::Error::other(format!("it answered with status {}", reply.status));
-                    return self.call_failed(core, &call.attempt, &call.peer, &why);
+                    return self.call_failed(core, &call.webhook, &call.peer, &why);
                 }
                 self.call_ended(&call.peer, false);
-                self.finish(core, &call.attempt, outcome);
+                self.finish(core, &call.webhook, outcome);
             }
             Err(error) => self.give_up(core, key, &error),
         }
@@ -429,18 +429,18 @@ impl Webhooks {
     /// An address did not answer: another may.
     fn retry_elsewhere(&mut self, core: &mut Core<Self>, key: Key, error: &io::Error) {
         let Some(mut call) = core.remove(key).and_then(|removed| removed.entry) else { return };
-        match exchange(&call.attempt, call.trust.as_ref()) {
+        match exchange(&call.webhook, call.trust.as_ref()) {
             Ok(fresh) => {
                 (call.exchange, call.connected) = (fresh, false);
                 self.try_next(core, call, error);
             }
-            Err(error) => self.call_failed(core, &call.attempt, &call.peer, &error),
+            Err(error) => self.call_failed(core, &call.webhook, &call.peer, &error),
         }
     }
 
     fn give_up(&mut self, core: &mut Core<Self>, key: Key, error: &io::Error) {
         if let Some(call) = core.remove(key).and_then(|removed| removed.entry) {
-            self.call_failed(core, &call.attempt, &call.peer, error);
+            self.call_failed(core, &call.webhook, &call.peer, error);
         }
     }
 }
@@ -512,14 +512,14 @@ fn permitted(target: &Target, addresses: &[IpAddr]) -> io::Result<VecDeque<Socke
     Ok(permitted)
 }
 
-fn exchange(attempt: &Attempt, trust: Option<&Trust>) -> io::Result<Exchange> {
-    let target = &attempt.target;
+fn exchange(webhook: &WebhookCall, trust: Option<&Trust>) -> io::Result<Exchange> {
+    let target = &webhook.target;
     let fields = [
         ("Content-Type", "application/json"),
         ("User-Agent", "thalweg"),
-        ("Webhook-Signature", attempt.signature.as_str()),
+        ("Webhook-Signature", webhook.signature.as_str()),
     ];
-    let request = post(&target.path, &target.authority, &fields, &attempt.body);
+    let request = post(&target.path, &target.authority, &fields, &webhook.body);
     match trust {
         Some(trust) if target.secure => Exchange::tls(request, &target.host, trust),
         _ if target.secure => Err(io::Error::other("no certificates to trust")),

@@ -28,7 +28,7 @@ const ANSWER_MS_MAX: u64 = 30_000;
 
 /// A webhook to be called. What it is told is made by [`Driver::begin`] when the call is.
 #[derive(Debug)]
-pub struct Attempt {
+pub struct WebhookCall {
     /// Where.
     pub target: Target,
     /// The body; empty before that.
@@ -44,7 +44,7 @@ pub struct Attempt {
     snapshot: Vec<(Arc<str>, Link)>,
 }
 
-impl Attempt {
+impl WebhookCall {
     /// The subscription's identifier.
     pub fn id(&self) -> &str {
         &self.id
@@ -133,7 +133,7 @@ impl<S: Store> Driver<S> {
     }
 
     /// Takes up what happened and what is due. Answers the webhooks to call now.
-    pub fn turn(&mut self, now: Now) -> Vec<Attempt> {
+    pub fn turn(&mut self, now: Now) -> Vec<WebhookCall> {
         let inbox = std::mem::take(&mut *self.shared.inbox.lock());
         let mut look: BTreeSet<Arc<str>> = inbox.touched;
         for id in &look.clone() {
@@ -161,46 +161,46 @@ impl<S: Store> Driver<S> {
         look.iter().filter_map(|id| self.advance(id, now)).collect()
     }
 
-    /// An attempt's call begins, which it may have waited for. `false`: its wake is over, and it is
+    /// A call begins, which it may have waited for. `false`: its wake is over, and it is
     /// not to be made.
-    pub fn begin(&mut self, attempt: &mut Attempt, now: Now) -> bool {
-        let begun = self.request(attempt, now).is_some();
+    pub fn begin(&mut self, call: &mut WebhookCall, now: Now) -> bool {
+        let begun = self.request(call, now).is_some();
         if !begun {
-            self.landed(attempt);
+            self.landed(call);
         }
         begun
     }
 
-    /// An attempt ended. Answers the next one, if there is one to make at once.
-    pub fn finished(&mut self, attempt: &Attempt, outcome: Outcome, now: Now) -> Option<Attempt> {
-        self.landed(attempt);
-        let slot = self.shared.slot(&attempt.id)?;
+    /// A call ended. Answers the next one, if there is one to make at once.
+    pub fn finished(&mut self, call: &WebhookCall, outcome: Outcome, now: Now) -> Option<WebhookCall> {
+        self.landed(call);
+        let slot = self.shared.slot(&call.id)?;
         {
             let mut held = slot.held.lock();
             // PROTOCOL 6.3: deleted meanwhile, or even created anew: nothing advances.
-            let held = held.as_mut().filter(|held| held.incarnation == attempt.incarnation)?;
+            let held = held.as_mut().filter(|held| held.incarnation == call.incarnation)?;
             let change = held.subscription.delivered(
-                attempt.generation,
+                call.generation,
                 outcome,
-                &attempt.snapshot,
-                attempt.begun_us,
+                &call.snapshot,
+                call.begun_us,
                 now.time_us,
                 now.entropy,
             );
             if let Some(change) = change
                 && self.shared.keep(&self.store, held, change, now.time_us).is_err()
             {
-                self.timers.set(attempt.id.clone(), now.time_us + AGAIN_US);
+                self.timers.set(call.id.clone(), now.time_us + AGAIN_US);
                 return None;
             }
         }
-        self.advance(&attempt.id, now)
+        self.advance(&call.id, now)
     }
 
-    fn landed(&mut self, attempt: &Attempt) {
-        let mark = (attempt.incarnation, attempt.generation);
-        if self.in_flight.get(&attempt.id) == Some(&mark) {
-            self.in_flight.remove(&attempt.id);
+    fn landed(&mut self, call: &WebhookCall) {
+        let mark = (call.incarnation, call.generation);
+        if self.in_flight.get(&call.id) == Some(&mark) {
+            self.in_flight.remove(&call.id);
         }
     }
 
@@ -356,7 +356,7 @@ impl<S: Store> Driver<S> {
     }
 
     /// Brings one subscription as far as it can go now.
-    fn advance(&mut self, id: &Arc<str>, now: Now) -> Option<Attempt> {
+    fn advance(&mut self, id: &Arc<str>, now: Now) -> Option<WebhookCall> {
         self.timers.clear(id);
         self.parked.remove(id);
         let slot = self.shared.slot(id)?;
@@ -409,13 +409,13 @@ impl<S: Store> Driver<S> {
         }
     }
 
-    fn hand_over(&mut self, held: &mut SubscriptionEntry<S>, now: Now) -> Option<Attempt> {
+    fn hand_over(&mut self, held: &mut SubscriptionEntry<S>, now: Now) -> Option<WebhookCall> {
         let outcome = match held.subscription.config.delivery.clone() {
-            Delivery::Webhook { url } => match self.attempt(held, &url, now) {
-                Some(attempt) => {
-                    let mark = (attempt.incarnation, attempt.generation);
-                    self.in_flight.insert(attempt.id.clone(), mark);
-                    return Some(attempt);
+            Delivery::Webhook { url } => match self.call(held, &url, now) {
+                Some(call) => {
+                    let mark = (call.incarnation, call.generation);
+                    self.in_flight.insert(call.id.clone(), mark);
+                    return Some(call);
                 }
                 None => Outcome::Failed,
             },
@@ -438,11 +438,11 @@ impl<S: Store> Driver<S> {
         None
     }
 
-    fn attempt(&self, held: &SubscriptionEntry<S>, url: &str, now: Now) -> Option<Attempt> {
+    fn call(&self, held: &SubscriptionEntry<S>, url: &str, now: Now) -> Option<WebhookCall> {
         let subscription = &held.subscription;
         // Without them nothing could be said in it; they stay once they are known.
         self.shared.keys(&self.store, now.time_us).ok()?;
-        Some(Attempt {
+        Some(WebhookCall {
             target: Target::parse(url, self.streams.options.allows_loopback()).ok()?,
             body: Vec::new(),
             signature: String::new(),
@@ -456,32 +456,32 @@ impl<S: Store> Driver<S> {
     }
 
     /// PROTOCOL 7.1: the request that tells a webhook, as things stand now. `None`: its wake is over.
-    fn request(&self, attempt: &mut Attempt, now: Now) -> Option<()> {
-        let slot = self.shared.slot(&attempt.id)?;
+    fn request(&self, call: &mut WebhookCall, now: Now) -> Option<()> {
+        let slot = self.shared.slot(&call.id)?;
         let mut held = slot.held.lock();
-        let held = held.as_mut().filter(|held| held.incarnation == attempt.incarnation)?;
-        let (subscription, generation) = (&held.subscription, attempt.generation);
+        let held = held.as_mut().filter(|held| held.incarnation == call.incarnation)?;
+        let (subscription, generation) = (&held.subscription, call.generation);
         if subscription.generation != generation || !matches!(subscription.phase, Phase::Waking { .. }) {
             return None;
         }
         let (keys, _) = self.shared.keys(&self.store, now.time_us).ok()?;
         // Links that a crash could take back are not told.
         if self.store.ticket(&held.log) == 0 {
-            attempt.snapshot = held.tell();
+            call.snapshot = held.tell();
         }
         let subscription = &held.subscription;
-        let (id, path) = (&attempt.id, thalweg_wire::path::encode(&attempt.id));
+        let (id, path) = (&call.id, thalweg_wire::path::encode(&call.id));
         let body = json!({
             "subscription_id": id,
-            "wake_id": keys.wake_id(attempt.incarnation, generation),
+            "wake_id": keys.wake_id(call.incarnation, generation),
             "generation": generation,
-            "streams": told(&attempt.snapshot),
+            "streams": told(&call.snapshot),
             "callback_url": format!("{}/v1/stream/__ds/subscriptions/{path}/callback", subscription.origin),
-            "callback_token": keys.token(id, attempt.incarnation, generation, Use::Callback, now.time_us),
+            "callback_token": keys.token(id, call.incarnation, generation, Use::Callback, now.time_us),
         });
-        attempt.body = body.to_string().into_bytes();
-        attempt.signature = keys.sign(now.time_us / 1_000_000, &attempt.body);
-        attempt.begun_us = now.time_us;
+        call.body = body.to_string().into_bytes();
+        call.signature = keys.sign(now.time_us / 1_000_000, &call.body);
+        call.begun_us = now.time_us;
         Some(())
     }
 

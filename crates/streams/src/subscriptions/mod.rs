@@ -36,7 +36,7 @@ pub mod target;
 #[cfg(test)]
 mod tests;
 
-pub use driver::{Attempt, Driver};
+pub use driver::{Driver, WebhookCall};
 pub use subscription::Outcome;
 
 use crate::store::{Commit, Config, Lifetime, Store, StoreError};

@@ -5,7 +5,7 @@ use super::subscription::{
     Ack, Change, Config as Wanted, Delivery, Fence, Link, Outcome, Phase, Position, Refused, StreamPosition,
     Subscription, backoff_ms,
 };
-use super::{Attempt, Driver, Subscriptions, encoding};
+use super::{Driver, Subscriptions, WebhookCall, encoding};
 use crate::model::Model;
 use crate::store::{Commit, Store, StoreError};
 use crate::{Loopback, Options, Streams};
@@ -156,23 +156,23 @@ impl World {
     }
 
     /// The webhooks to call now, whose calls begin at once.
-    fn turn(&mut self) -> Vec<Attempt> {
-        let mut attempts = self.driver.turn(self.now);
-        attempts.retain_mut(|attempt| self.driver.begin(attempt, self.now));
-        attempts
+    fn turn(&mut self) -> Vec<WebhookCall> {
+        let mut calls = self.driver.turn(self.now);
+        calls.retain_mut(|call| self.driver.begin(call, self.now));
+        calls
     }
 
     /// A call ended; the next one begins at once.
-    fn finished(&mut self, attempt: &Attempt, outcome: Outcome) -> Option<Attempt> {
-        let mut next = self.driver.finished(attempt, outcome, self.now)?;
+    fn finished(&mut self, call: &WebhookCall, outcome: Outcome) -> Option<WebhookCall> {
+        let mut next = self.driver.finished(call, outcome, self.now)?;
         self.driver.begin(&mut next, self.now).then_some(next)
     }
 
     /// The one webhook to call now.
-    fn attempt(&mut self) -> Attempt {
-        let mut attempts = self.turn();
-        assert_eq!(attempts.len(), 1, "{attempts:?}");
-        attempts.remove(0)
+    fn webhook(&mut self) -> WebhookCall {
+        let mut calls = self.turn();
+        assert_eq!(calls.len(), 1, "{calls:?}");
+        calls.remove(0)
     }
 
     fn sleep_ms(&mut self, ms: u64) {
@@ -196,8 +196,8 @@ fn pull() -> Value {
 
 const HOOK: &str = "https://worker.example/hooks";
 
-fn told(attempt: &Attempt) -> Value {
-    serde_json::from_slice(&attempt.body).unwrap()
+fn told(call: &WebhookCall) -> Value {
+    serde_json::from_slice(&call.body).unwrap()
 }
 
 /// A callback's body that acks all a wake told of.
@@ -355,14 +355,14 @@ fn a_synchronous_done_acks_the_snapshot_and_what_came_later_wakes_again() {
     world.put("s", &webhook(HOOK));
     world.create("events/a");
     world.append("events/a", 1);
-    let attempt = world.attempt();
-    let wake = told(&attempt);
+    let call = world.webhook();
+    let wake = told(&call);
     assert_eq!((&wake["generation"], &wake["subscription_id"]), (&json!(1), &json!("s")));
     assert_eq!(wake["callback_url"], "http://h:1/v1/stream/__ds/subscriptions/s/callback");
     assert_eq!(wake["streams"][0]["has_pending"], true);
     world.append("events/a", 2);
     assert!(world.turn().is_empty(), "one wake at a time");
-    let next = world.finished(&attempt, Outcome::Done).unwrap();
+    let next = world.finished(&call, Outcome::Done).unwrap();
     assert_eq!(told(&next)["generation"], 2);
     assert_ne!(told(&next)["wake_id"], wake["wake_id"]);
     // The cursor stands where the first snapshot ended, not where the stream ends.
@@ -377,10 +377,10 @@ fn failures_back_off_and_the_schedule_outlives_a_restart() {
     world.put("s", &webhook(HOOK));
     world.create("events/a");
     world.append("events/a", 1);
-    let mut attempt = world.attempt();
-    let wake = told(&attempt);
+    let mut call = world.webhook();
+    let wake = told(&call);
     for failures in 0..9 {
-        assert!(world.finished(&attempt, Outcome::Failed).is_none());
+        assert!(world.finished(&call, Outcome::Failed).is_none());
         assert_eq!(world.get("s")["status"], "failed");
         world = world.restart();
         assert!(world.turn().is_empty(), "not before its time");
@@ -390,14 +390,14 @@ fn failures_back_off_and_the_schedule_outlives_a_restart() {
         world.now.time_us = due_us - 1;
         assert!(world.turn().is_empty());
         world.now.time_us = due_us;
-        attempt = world.attempt();
+        call = world.webhook();
         // The same wake, tried again.
         assert_eq!(
-            (&told(&attempt)["wake_id"], &told(&attempt)["generation"]),
+            (&told(&call)["wake_id"], &told(&call)["generation"]),
             (&wake["wake_id"], &json!(1))
         );
     }
-    assert!(world.finished(&attempt, Outcome::Accepted).is_none());
+    assert!(world.finished(&call, Outcome::Accepted).is_none());
     assert_eq!(world.get("s")["status"], "active");
 }
 
@@ -407,10 +407,10 @@ fn a_callback_acks_extends_and_is_fenced_once_the_wake_is_over() {
     world.put("s", &webhook(HOOK));
     world.create("events/a");
     world.append("events/a", 1);
-    let attempt = world.attempt();
-    let wake = told(&attempt);
+    let call = world.webhook();
+    let wake = told(&call);
     let token = wake["callback_token"].as_str().unwrap().to_owned();
-    world.finished(&attempt, Outcome::Accepted);
+    world.finished(&call, Outcome::Accepted);
     world.sleep_ms(900);
     // A heartbeat: the lease goes on from here.
     let beat = json!({ "wake_id": wake["wake_id"], "generation": 1 });
@@ -437,13 +437,13 @@ fn a_lease_that_is_over_fences_its_holder_and_wakes_again() {
     world.put("s", &webhook(HOOK));
     world.create("events/a");
     world.append("events/a", 1);
-    let attempt = world.attempt();
-    let wake = told(&attempt);
+    let call = world.webhook();
+    let wake = told(&call);
     let token = wake["callback_token"].as_str().unwrap().to_owned();
-    world.finished(&attempt, Outcome::Accepted);
+    world.finished(&call, Outcome::Accepted);
     world.sleep_ms(1_000);
     assert_eq!(world.verb("s", "callback", &token, &acks(&wake, true)).code(), (409, "FENCED"));
-    assert_eq!(told(&world.attempt())["generation"], 2);
+    assert_eq!(told(&world.webhook())["generation"], 2);
     assert_eq!(world.verb("s", "callback", &token, &acks(&wake, true)).code(), (409, "FENCED"));
 }
 
@@ -455,8 +455,8 @@ fn acks_are_checked_whole_before_any_is_taken() {
         world.create(name);
         world.append(name, 1);
     }
-    let attempt = world.attempt();
-    let wake = told(&attempt);
+    let call = world.webhook();
+    let wake = told(&call);
     let token = wake["callback_token"].as_str().unwrap().to_owned();
     let tail = wake["streams"][0]["tail_offset"].as_str().unwrap();
     let past = format!("{}ffff", &tail[..tail.len() - 4]);
@@ -490,8 +490,8 @@ fn an_ack_inside_a_message_is_no_offset_and_is_looked_up_elsewhere_where_that_wo
     world.create("events/a");
     world.append("events/a", 1);
     world.append("events/a", 2);
-    let attempt = world.attempt();
-    let wake = told(&attempt);
+    let call = world.webhook();
+    let wake = told(&call);
     let token = wake["callback_token"].as_str().unwrap().to_owned();
     let tail = wake["streams"][0]["tail_offset"].as_str().unwrap();
     let between = u64::from_str_radix(&tail[17..], 16).unwrap() / 2;
@@ -648,7 +648,7 @@ fn webhooks_to_this_machine_are_for_servers_that_allow_them() {
     assert_eq!(world.put("s", &webhook(NEAR)).status, 201);
     world.create("events/a");
     world.append("events/a", 1);
-    assert_eq!(world.attempt().target.host, "127.0.0.1");
+    assert_eq!(world.webhook().target.host, "127.0.0.1");
     // One that is kept from when they were allowed calls nobody.
     let mut world = world.restart_by(Options::default());
     let [(id, why)] = &world.driver.barred()[..] else { panic!("one is barred") };
@@ -695,12 +695,12 @@ fn a_clock_that_went_back_puts_a_retry_off_by_nothing() {
         world.put("s", &webhook(HOOK));
         world.create("events/a");
         world.append("events/a", 1);
-        let attempt = world.attempt();
-        let wake = told(&attempt);
-        assert!(world.finished(&attempt, Outcome::Failed).is_none());
+        let call = world.webhook();
+        let wake = told(&call);
+        assert!(world.finished(&call, Outcome::Failed).is_none());
         world.turn();
         let mut world = back(world, restarts);
-        assert_eq!(told(&world.attempt())["wake_id"], wake["wake_id"], "{restarts}");
+        assert_eq!(told(&world.webhook())["wake_id"], wake["wake_id"], "{restarts}");
     }
 }
 
@@ -809,7 +809,7 @@ fn a_webhook_is_told_of_the_next_streams_by_the_next_wake() {
     let names: Vec<String> = (0..600).map(|n| format!("events/{n:04}")).collect();
     names.iter().for_each(|name| world.create(name));
     names.iter().for_each(|name| world.append(name, 1));
-    let first = world.attempt();
+    let first = world.webhook();
     names.iter().for_each(|name| world.append(name, 2));
     assert!(world.turn().is_empty(), "one call at a time");
     let second = world.finished(&first, Outcome::Done).unwrap();
@@ -993,7 +993,7 @@ fn explicit_links_come_go_and_take_precedence() {
     // A stream that appears under a linked name is linked before its first byte.
     world.create("manual/a");
     world.append("manual/a", 1);
-    let wake = told(&world.attempt());
+    let wake = told(&world.webhook());
     assert_eq!(wake["streams"][0]["path"], "manual/a");
     assert!(wake["streams"][0]["acked_offset"].as_str().unwrap().ends_with("_0000000000000000"));
 }
@@ -1011,7 +1011,7 @@ fn a_stream_that_was_unlinked_and_is_linked_again_wakes() {
     };
     let wakes = |world: &mut World, path: &str| {
         world.append(path, 1);
-        assert_eq!(told(&world.attempt())["streams"][0]["path"], path);
+        assert_eq!(told(&world.webhook())["streams"][0]["path"], path);
     };
     // Once with the driver at work after each step, once only at the end.
     for at_once in [true, false] {
@@ -1071,8 +1071,8 @@ fn a_stream_that_comes_back_begins_anew_and_old_acks_move_nothing() {
     world.put("s", &webhook(HOOK));
     world.create("events/a");
     world.append("events/a", 1);
-    let attempt = world.attempt();
-    let old = told(&attempt);
+    let call = world.webhook();
+    let old = told(&call);
     let stream = world.model.find(b"events/a").unwrap();
     world.call(Method::Delete, "events/a", &[], &Value::Null);
     world.shared.moved(world.model.incarnation(&stream));
@@ -1081,7 +1081,7 @@ fn a_stream_that_comes_back_begins_anew_and_old_acks_move_nothing() {
     world.create("events/a");
     world.append("events/a", 2);
     world.turn();
-    assert!(world.finished(&attempt, Outcome::Done).is_some(), "the new bytes are pending");
+    assert!(world.finished(&call, Outcome::Done).is_some(), "the new bytes are pending");
     let link = world.get("s")["streams"][0].clone();
     assert!(link["acked_offset"].as_str().unwrap().ends_with("_0000000000000000"));
     assert_ne!(
@@ -1105,8 +1105,8 @@ fn nothing_runs_ahead_of_durability() {
     assert_eq!(world.get("s")["streams"][0]["path"], "events/a");
     world.model.settle();
     world.shared.settled();
-    let attempt = world.attempt();
-    let wake = told(&attempt);
+    let call = world.webhook();
+    let wake = told(&call);
     let token = wake["callback_token"].as_str().unwrap().to_owned();
     let answer = world.verb("s", "callback", &token, &acks(&wake, true));
     assert!(answer.status == 200 && answer.ticket > 0, "the answer waits for its commit");
@@ -1144,19 +1144,19 @@ fn a_deleted_subscription_takes_nothing_of_what_was_in_flight() {
     world.put("s", &webhook(HOOK));
     world.create("events/a");
     world.append("events/a", 1);
-    let attempt = world.attempt();
-    let wake = told(&attempt);
+    let call = world.webhook();
+    let wake = told(&call);
     let token = wake["callback_token"].as_str().unwrap().to_owned();
     world.call(Method::Delete, "__ds/subscriptions/s", &[], &Value::Null);
     assert_eq!(world.verb("s", "callback", &token, &acks(&wake, true)).status, 404);
     // Created anew under its name: neither the token nor the answer is for this one.
     world.put("s", &webhook(HOOK));
     world.append("events/a", 2);
-    let fresh = world.attempt();
+    let fresh = world.webhook();
     assert_eq!(told(&fresh)["generation"], 1);
     assert_eq!(world.verb("s", "callback", &token, &acks(&wake, true)).code(), (401, "TOKEN_INVALID"));
     let acked = world.get("s")["streams"][0]["acked_offset"].clone();
-    assert!(world.finished(&attempt, Outcome::Done).is_none());
+    assert!(world.finished(&call, Outcome::Done).is_none());
     assert_eq!(world.get("s")["streams"][0]["acked_offset"], acked);
 }
 
@@ -1166,17 +1166,17 @@ fn a_call_that_waited_says_what_is_so_when_it_begins() {
     world.put("s", &webhook(HOOK));
     world.create("events/a");
     world.append("events/a", 1);
-    let mut attempt = world.driver.turn(world.now).remove(0);
+    let mut call = world.driver.turn(world.now).remove(0);
     world.sleep_ms(9_000);
     world.append("events/a", 2);
     assert!(world.turn().is_empty(), "one wake at a time");
-    assert!(world.driver.begin(&mut attempt, world.now));
+    assert!(world.driver.begin(&mut call, world.now));
     let stream = world.model.find(b"events/a").unwrap();
     let end = format!("{:016x}", world.model.visible(&stream).unwrap().tail);
-    assert!(told(&attempt)["streams"][0]["tail_offset"].as_str().unwrap().ends_with(&end));
+    assert!(told(&call)["streams"][0]["tail_offset"].as_str().unwrap().ends_with(&end));
     let signed = format!("t={},", world.now.time_us / SECOND_US);
-    assert!(attempt.signature.starts_with(&signed), "{}", attempt.signature);
-    world.finished(&attempt, Outcome::Accepted);
+    assert!(call.signature.starts_with(&signed), "{}", call.signature);
+    world.finished(&call, Outcome::Accepted);
     assert!(world.turn().is_empty());
     assert_eq!(world.driver.next_due_us(), Some(world.now.time_us + SECOND_US), "its lease begins with it");
 }
@@ -1187,7 +1187,7 @@ fn a_call_that_waited_until_its_wake_was_over_is_not_made() {
     world.put("s", &webhook(HOOK));
     world.create("events/a");
     world.append("events/a", 1);
-    let first = world.attempt();
+    let first = world.webhook();
     world.finished(&first, Outcome::Failed);
     world.now.time_us = world.driver.next_due_us().unwrap();
     let mut retry = world.driver.turn(world.now).remove(0);
@@ -1201,7 +1201,7 @@ fn a_call_that_waited_until_its_wake_was_over_is_not_made() {
     world.put("s", &webhook(HOOK));
     assert!(!world.driver.begin(&mut next, world.now), "it was for another of that id");
     world.append("events/a", 3);
-    assert_eq!(told(&world.attempt())["generation"], 1);
+    assert_eq!(told(&world.webhook())["generation"], 1);
 }
 
 #[test]
@@ -1211,7 +1211,7 @@ fn what_was_created_while_nobody_looked_is_found_at_start() {
     world.create("events/a");
     world.append("events/a", 1);
     let mut world = world.restart();
-    assert_eq!(told(&world.attempt())["streams"][0]["path"], "events/a");
+    assert_eq!(told(&world.webhook())["streams"][0]["path"], "events/a");
 }
 
 #[test]
@@ -1270,11 +1270,11 @@ fn with_streams(names: &[String]) -> World {
 /// Has everything done that is pending, and says for how many streams.
 fn all_done(world: &mut World) -> usize {
     let mut done = 0;
-    let mut attempts = world.turn();
-    while let Some(attempt) = attempts.pop() {
-        let streams = told(&attempt);
+    let mut calls = world.turn();
+    while let Some(call) = calls.pop() {
+        let streams = told(&call);
         done += streams["streams"].as_array().unwrap().iter().filter(|s| s["has_pending"] == true).count();
-        attempts.extend(world.finished(&attempt, Outcome::Done));
+        calls.extend(world.finished(&call, Outcome::Done));
     }
     done
 }
