@@ -16,7 +16,7 @@
 //!   when it is come by, is told to the driver once the subscription is there.
 //! - Locks: a founding's step is the outermost; the streams it is yet to tell of come behind the index.
 //!
-//! Checked by `tests.rs`, at once and elsewhere, and by `crash.rs`.
+//! Checked by `tests/founding.rs`, at once and elsewhere, and by `crash.rs`.
 
 use super::pattern::Pattern;
 use super::refusal::Refusal;

@@ -15,7 +15,7 @@
 //! - Locks: a subscription's or its founding's, then the index or the inbox; never another way round, and
 //!   never two subscriptions'.
 //!
-//! *Checked by* `tests.rs` (rules against a plain model, the service and the driver over the model store), by
+//! *Checked by* `tests` (rules against a plain model, the service and the driver over the model store), by
 //! `crash.rs` (crashes over the real log on a simulated disk), and by the official conformance suite.
 
 #[cfg(test)]

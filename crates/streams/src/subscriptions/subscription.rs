@@ -17,7 +17,7 @@
 //!
 //! Invariants: a generation grows by one with each wake and never otherwise; a cursor never moves back within
 //! an incarnation of its stream, and never past the end that was seen; a request with a stale generation or
-//! wake changes nothing. Checked against a plain model in `tests.rs`.
+//! wake changes nothing. Checked against a plain model in `tests/rules.rs`.
 
 use super::pattern::Pattern;
 use serde::{Deserialize, Serialize};

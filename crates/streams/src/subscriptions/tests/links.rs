@@ -1,0 +1,142 @@
+//! Streams that a subscription follows: they come, go and come back.
+
+use super::{HOOK, World, told, webhook};
+use crate::store::Store;
+use crate::subscriptions::subscription::Outcome;
+use serde_json::{Value, json};
+use thalweg_wire::exchange::Method;
+
+#[test]
+fn explicit_links_come_go_and_take_precedence() {
+    let mut world = World::new();
+    world.create("manual/b");
+    world.append("manual/b", 1);
+    let body = json!({ "type": "webhook", "streams": ["manual/a"], "webhook": { "url": HOOK } });
+    world.put("s", &body);
+    let streams = |world: &mut World| world.get("s")["streams"].clone();
+    assert_eq!(
+        streams(&mut world),
+        json!([{ "path": "manual/a", "link_type": "explicit", "acked_offset": "-1" }])
+    );
+    let add = json!({ "streams": ["manual/b", "/manual/a"] });
+    for _ in 0..2 {
+        assert_eq!(world.call(Method::Post, "__ds/subscriptions/s/streams", &[], &add).status, 204);
+    }
+    assert_eq!(streams(&mut world).as_array().unwrap().len(), 2);
+    assert!(world.turn().is_empty(), "linked at its end");
+    for _ in 0..2 {
+        let path = "__ds/subscriptions/s/streams/manual%2Fb";
+        assert_eq!(world.call(Method::Delete, path, &[], &Value::Null).status, 204);
+    }
+    assert_eq!(streams(&mut world).as_array().unwrap().len(), 1);
+    // Membership is no part of what a PUT is compared with.
+    assert_eq!(world.put("s", &body).status, 200);
+    // A stream that appears under a linked name is linked before its first byte.
+    world.create("manual/a");
+    world.append("manual/a", 1);
+    let wake = told(&world.webhook());
+    assert_eq!(wake["streams"][0]["path"], "manual/a");
+    assert!(wake["streams"][0]["acked_offset"].as_str().unwrap().ends_with("_0000000000000000"));
+}
+
+#[test]
+fn a_stream_that_was_unlinked_and_is_linked_again_wakes() {
+    let named = |path: &str| json!({ "type": "webhook", "streams": [path], "webhook": { "url": HOOK } });
+    let link = |world: &mut World, path: &str| {
+        let body = json!({ "streams": [path] });
+        assert_eq!(world.call(Method::Post, "__ds/subscriptions/s/streams", &[], &body).status, 204);
+    };
+    let unlink = |world: &mut World, path: &str| {
+        let path = format!("__ds/subscriptions/s/streams/{path}");
+        assert_eq!(world.call(Method::Delete, &path, &[], &Value::Null).status, 204);
+    };
+    let wakes = |world: &mut World, path: &str| {
+        world.append(path, 1);
+        assert_eq!(told(&world.webhook())["streams"][0]["path"], path);
+    };
+    // Once with the driver at work after each step, once only at the end.
+    for at_once in [true, false] {
+        let mut world = World::new();
+        world.put("s", &named("x"));
+        world.turn();
+        unlink(&mut world, "x");
+        if at_once {
+            world.turn();
+        }
+        world.create("x");
+        link(&mut world, "x");
+        world.turn();
+        wakes(&mut world, "x");
+    }
+    // And where it was another subscription of that id that linked it.
+    let mut world = World::new();
+    world.put("s", &named("x"));
+    world.turn();
+    assert_eq!(world.call(Method::Delete, "__ds/subscriptions/s", &[], &Value::Null).status, 204);
+    world.put("s", &named("y"));
+    world.turn();
+    world.create("x");
+    link(&mut world, "x");
+    world.turn();
+    wakes(&mut world, "x");
+}
+
+#[test]
+fn a_stream_that_nobody_links_any_more_is_not_watched() {
+    let mut world = World::new();
+    world.create("x");
+    world.put("s", &json!({ "type": "webhook", "streams": ["x"], "webhook": { "url": HOOK } }));
+    world.turn();
+    let stream = world.model.find(b"x").unwrap();
+    assert_eq!(world.model.announced(), [(stream, "watch")]);
+    world.call(Method::Delete, "__ds/subscriptions/s/streams/x", &[], &Value::Null);
+    world.turn();
+    assert_eq!(world.model.announced(), [(stream, "watch"), (stream, "unwatch")]);
+}
+
+#[test]
+fn removing_an_explicit_link_leaves_the_glob_link() {
+    let mut world = World::new();
+    world.create("events/a");
+    let mut body = webhook(HOOK);
+    body["streams"] = json!(["events/a"]);
+    world.put("s", &body);
+    assert_eq!(world.get("s")["streams"][0]["link_type"], "explicit");
+    world.call(Method::Delete, "__ds/subscriptions/s/streams/events/a", &[], &Value::Null);
+    assert_eq!(world.get("s")["streams"][0]["link_type"], "glob");
+}
+
+#[test]
+fn a_stream_that_comes_back_begins_anew_and_old_acks_move_nothing() {
+    let mut world = World::new();
+    world.put("s", &webhook(HOOK));
+    world.create("events/a");
+    world.append("events/a", 1);
+    let call = world.webhook();
+    let old = told(&call);
+    let stream = world.model.find(b"events/a").unwrap();
+    world.call(Method::Delete, "events/a", &[], &Value::Null);
+    world.shared.moved(world.model.incarnation(&stream));
+    world.turn();
+    assert_eq!(world.get("s")["streams"], json!([]));
+    world.create("events/a");
+    world.append("events/a", 2);
+    world.turn();
+    assert!(world.finished(&call, Outcome::Done).is_some(), "the new bytes are pending");
+    let link = world.get("s")["streams"][0].clone();
+    assert!(link["acked_offset"].as_str().unwrap().ends_with("_0000000000000000"));
+    assert_ne!(
+        link["acked_offset"].as_str().unwrap()[..16],
+        old["streams"][0]["tail_offset"].as_str().unwrap()[..16]
+    );
+}
+
+#[test]
+fn what_was_created_while_nobody_looked_is_found_at_start() {
+    let mut world = World::new();
+    world.put("s", &webhook(HOOK));
+    world.create("events/a");
+    world.append("events/a", 1);
+    let mut world = world.restart();
+    assert_eq!(told(&world.webhook())["streams"][0]["path"], "events/a");
+}
