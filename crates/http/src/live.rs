@@ -59,8 +59,9 @@ struct Walk {
     again: bool,
 }
 
-/// The steps of one walk, by position. It may outlive a movement of the topic: a subscriber that is then told
-/// to wait too early is served by the walk that the movement starts.
+/// The steps of one walk, by position. It may outlive a movement of the topic that is announced: a subscriber
+/// that is then told to wait too early is served by the walk that the movement starts. It outlives no time in
+/// which the topic was not watched, for then nothing starts that walk ([`FanOut::forget`]).
 #[derive(Debug, Default)]
 struct Memo {
     topic_id: Option<u64>,
@@ -74,6 +75,16 @@ pub(crate) struct FanOut {
     memo: Memo,
     /// Those that take more than one turn.
     walks: Vec<Walk>,
+}
+
+impl FanOut {
+    /// Forgets what walks over a topic remember: nobody watched it a moment ago, so that it may have moved
+    /// without an announcement.
+    fn forget(&mut self, topic_id: u64) {
+        let walks = self.walks.iter_mut().map(|walk| &mut walk.memo);
+        let memos = walks.chain([&mut self.memo]).filter(|memo| memo.topic_id == Some(topic_id));
+        memos.for_each(|memo| memo.steps.clear());
+    }
 }
 
 impl<S: Service> Http<S> {
@@ -107,6 +118,7 @@ impl<S: Service> Http<S> {
         entry.flags.set(Flags::CLOSE, manner.close);
         note_deadline(at.core, at.key, lifetime_ms);
         if at.core.subscribe(at.key, topic_id, live.offset, || topic.clone()) {
+            self.fan_out.forget(topic_id);
             self.service.watch(&topic);
         }
         if sse {

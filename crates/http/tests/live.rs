@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Client, PATIENCE, Server};
+use common::{Client, PATIENCE, Server, TurnedServer};
 use std::net::Shutdown;
 use std::time::{Duration, Instant};
 use thalweg_http::{Config, Message};
@@ -154,6 +154,45 @@ fn silence_is_broken_by_comments_and_ended_by_the_lifetime() {
             assert_eq!(client.answer().status, 200);
         }
     }
+}
+
+#[test]
+fn what_a_walk_remembers_is_forgotten_when_nobody_watches_the_topic() {
+    const BYTES: usize = 5_000_000;
+    let end = format!("/poll/{BYTES}");
+    let mut server = TurnedServer::new(patient());
+    let mut subscribe = |paths: &[&str]| {
+        let mut client = server.connect();
+        paths.iter().for_each(|path| client.get(path));
+        server.settle();
+        client
+    };
+    let first = subscribe(&[&end]);
+    let _large = [subscribe(&["/poll/0"]), subscribe(&["/poll/0"])];
+    let mut last = subscribe(&[&format!("/poll/{}", BYTES - 4), &end, "/echo"]);
+    // A turn that has sent its share serves one subscriber, which has everything, and then those that are sent
+    // another share: the last one is left for the next turn.
+    let mut readers = [server.connect(), server.connect(), server.connect()];
+    readers.iter_mut().for_each(|reader| reader.get("/big/4000000"));
+    {
+        let mut shared = server.shared.lock().unwrap();
+        (shared.log, shared.event_bytes_max) = (b"news".repeat(BYTES / 4), BYTES);
+    }
+    server.reactor.handle().post(Message::Advanced { topic_id: 1 }).unwrap();
+    server.turn();
+    // Before that the first leaves; and so does the last for a moment, in which the topic moves and nobody is
+    // told.
+    {
+        let mut shared = server.shared.lock().unwrap();
+        assert_eq!((shared.advances, shared.unwatched), (6, 0));
+        shared.grows_unwatched = "more".to_owned();
+    }
+    drop(first);
+    server.settle();
+    let answers: Vec<String> = (0..3).map(|_| last.answer().text()).collect();
+    assert_eq!(answers, ["news", "more", "Get /echo -"]);
+    let shared = server.shared.lock().unwrap();
+    assert_eq!((shared.watched, shared.unwatched), (2, 2), "nobody is left watching");
 }
 
 #[test]

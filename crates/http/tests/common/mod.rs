@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use thalweg_http::tls::Identity;
 use thalweg_http::{Config, ConnectionCounts, Http, ListenerSettings, Message, Meters};
-use thalweg_reactor::{Handle, Pool, Reactor};
+use thalweg_reactor::{Handle, Pool, Reactor, Wait};
 use thalweg_transport::Listener;
 use thalweg_wire::exchange::{
     Advance, Announced, Answer, Live, Method, Mode, Now, Refusal, Request, Response, Service, Weight, Work,
@@ -59,6 +59,8 @@ pub struct Shared {
     pub writes: u64,
     /// Bytes of the largest event.
     pub event_bytes_max: usize,
+    /// What the topic grows by right before it is watched the next time, so that nobody is told.
+    pub grows_unwatched: String,
 }
 
 /// `/echo` answers with what it was sent; `/after/N` when ticket N is complete; `/later/N` when that name is
@@ -204,7 +206,10 @@ impl Service for TestService {
     }
 
     fn watch(&mut self, _topic: &u64) {
-        self.shared.lock().unwrap().watched += 1;
+        let mut shared = self.shared.lock().unwrap();
+        let grown = std::mem::take(&mut shared.grows_unwatched);
+        shared.log.extend_from_slice(grown.as_bytes());
+        shared.watched += 1;
     }
 
     fn unwatch(&mut self, _topic: &u64) {
@@ -249,6 +254,64 @@ impl Service for TestService {
     }
 }
 
+fn shared() -> Arc<Mutex<Shared>> {
+    Arc::new(Mutex::new(Shared { event_bytes_max: 1 << 20, ..Shared::default() }))
+}
+
+fn listener() -> (Listener, SocketAddr) {
+    let listener = Listener::tcp("127.0.0.1:0".parse().unwrap(), 1).unwrap().remove(0);
+    let address = listener.local_address().unwrap();
+    (listener, address)
+}
+
+fn listening(listener: Listener) -> ListenerSettings {
+    ListenerSettings {
+        descriptor: listener.into_parts().0,
+        shared: false,
+        handed_over: false,
+        identity: None,
+        same_user_only: false,
+        known_hosts_only: false,
+    }
+}
+
+/// A server without a thread: it does something when the test has it turn, and nothing in between.
+pub struct TurnedServer {
+    pub address: SocketAddr,
+    pub shared: Arc<Mutex<Shared>>,
+    pub reactor: Reactor<Http<TestService>>,
+}
+
+impl TurnedServer {
+    pub fn new(config: Config) -> Self {
+        let shared = shared();
+        let (listener, address) = listener();
+        let service = TestService { shared: Arc::clone(&shared) };
+        let reactor = Reactor::new(thalweg_reactor::Config::default(), |core| {
+            Http::new(core, service, config, vec![listening(listener)])
+        });
+        let reactor = reactor.unwrap();
+        Self { address, shared, reactor }
+    }
+
+    /// A client that the server has accepted.
+    pub fn connect(&mut self) -> Client {
+        let client = Client::at(self.address);
+        self.settle();
+        client
+    }
+
+    /// One turn, without waiting for anything.
+    pub fn turn(&mut self) -> usize {
+        self.reactor.turn(256, Wait::Poll).unwrap()
+    }
+
+    /// Turns until there is nothing to do.
+    pub fn settle(&mut self) {
+        while self.turn() > 0 {}
+    }
+}
+
 pub struct Server {
     pub address: SocketAddr,
     pub shared: Arc<Mutex<Shared>>,
@@ -280,9 +343,8 @@ impl Server {
 
     fn start_with(config: Config, identity: Option<Identity>, spin: bool, pool: Pool) -> Self {
         let _ = thalweg_sys::process::raise_descriptors_max(20_000);
-        let shared = Arc::new(Mutex::new(Shared { event_bytes_max: 1 << 20, ..Shared::default() }));
-        let listener = Listener::tcp("127.0.0.1:0".parse().unwrap(), 1).unwrap().remove(0);
-        let address = listener.local_address().unwrap();
+        let shared = shared();
+        let (listener, address) = listener();
         let service = TestService { shared: Arc::clone(&shared) };
         let (sender, receiver) = channel();
         let meters = Arc::<Meters>::default();
@@ -295,14 +357,7 @@ impl Server {
                 spin_on_one: spin,
                 ..Default::default()
             };
-            let listening = ListenerSettings {
-                descriptor: listener.into_parts().0,
-                shared: false,
-                handed_over: false,
-                identity,
-                same_user_only: false,
-                known_hosts_only: false,
-            };
+            let listening = ListenerSettings { identity, ..listening(listener) };
             let mut reactor = Reactor::new(reactor_config, |core| {
                 let http = Http::new(core, service, config, vec![listening])?;
                 Ok::<_, std::io::Error>(http.with_pool(pool).with_meters(counted))
@@ -315,10 +370,7 @@ impl Server {
     }
 
     pub fn connect(&self) -> Client {
-        let stream = TcpStream::connect(self.address).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream.set_nodelay(true).unwrap();
-        Client { stream, buffer: Vec::new() }
+        Client::at(self.address)
     }
 
     pub fn post(&self, message: Message) {
@@ -426,6 +478,13 @@ pub struct Client {
 }
 
 impl Client {
+    pub fn at(address: SocketAddr) -> Self {
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_nodelay(true).unwrap();
+        Self { stream, buffer: Vec::new() }
+    }
+
     pub fn send(&mut self, text: &str) {
         self.stream.write_all(text.as_bytes()).unwrap();
     }
