@@ -23,9 +23,10 @@ impl<S: Store> FoundStream<S> {
     }
 }
 
-/// There is no such stream; true once `ticket` is complete (0 = now).
+/// There is no such stream.
 pub(crate) struct Missing {
-    pub(crate) ticket: u64,
+    /// The ticket after which that is durable (0 = now).
+    pub(crate) settled: Result<u64, StoreError>,
     /// It was deleted and is kept for its forks.
     pub(crate) retained: bool,
     /// Its time is over and the store did not take the delete, so that its name is not free.
@@ -33,7 +34,7 @@ pub(crate) struct Missing {
 }
 
 impl Missing {
-    const NEVER_WAS: Self = Self { ticket: 0, retained: false, undeleted: None };
+    const NEVER_WAS: Self = Self { settled: Ok(0), retained: false, undeleted: None };
 
     /// What every verb but PUT answers.
     pub(crate) fn problem(&self) -> Problem {
@@ -75,7 +76,7 @@ impl<S: Store> Streams<S> {
 
     /// What a stream is called that shows nothing.
     pub(crate) fn missing(&self, stream: &S::Stream) -> Missing {
-        Missing { retained: self.store.retained(stream), ticket: self.store.ticket(stream), undeleted: None }
+        Missing { retained: self.store.retained(stream), settled: self.store.ticket(stream), undeleted: None }
     }
 
     /// The token of an offset in a stream. PROTOCOL 8: below its base a fork's are its source's.
@@ -102,7 +103,8 @@ impl<S: Store> Streams<S> {
         match self.store.delete(stream, state.version, now.time_us) {
             Ok(receipt) => {
                 let missing = self.missing(stream);
-                Some(Missing { ticket: receipt.ticket.max(missing.ticket), ..missing })
+                let settled = missing.settled.map(|ticket| ticket.max(receipt.ticket));
+                Some(Missing { settled, ..missing })
             }
             Err(StoreError::Conflict | StoreError::Gone) => None,
             // A store that takes no writes still keeps the rule; the delete comes with a later access.

@@ -62,7 +62,7 @@ impl<S: Store> Streams<S> {
         for _ in 0..ATTEMPTS_MAX {
             let found = match self.find_staged(name, now) {
                 Ok(found) => found,
-                Err(missing) => return Self::answer_missing(&missing),
+                Err(missing) => return Self::answer_missing(missing),
             };
             if let Some(answer) = self.append_to(&found, input, &mut content, now) {
                 return answer;

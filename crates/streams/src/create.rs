@@ -69,7 +69,7 @@ impl<S: Store> Streams<S> {
                 Err(missing) if missing.retained => {
                     let detail = "the stream was deleted and keeps its name until its forks are gone";
                     let problem = Problem::new(409, "stream-deleted", "path", detail);
-                    return Self::answer_after(missing.ticket, problem.respond());
+                    return Self::answer_once(missing.settled, problem.respond());
                 }
                 // The name is not free before the store takes writes again.
                 Err(Missing { undeleted: Some(error), .. }) => {
@@ -77,15 +77,15 @@ impl<S: Store> Streams<S> {
                 }
                 // Before anything is planned, read or written for it.
                 Err(missing) if self.is_full() => {
-                    return Self::answer_after(missing.ticket, Problem::too_many().respond());
+                    return Self::answer_once(missing.settled, Problem::too_many().respond());
                 }
                 Err(missing) => {
                     let plan = match self.plan(&asked, now) {
                         Ok(plan) => plan,
                         Err(ForkHalt::Moved) => continue,
                         Err(ForkHalt::Cold(work)) => return Answer::Cold(work),
-                        Err(ForkHalt::Refused(ticket, problem)) => {
-                            return Self::answer_after(ticket, problem.respond());
+                        Err(ForkHalt::Refused(settled, problem)) => {
+                            return Self::answer_once(settled, problem.respond());
                         }
                     };
                     let payload = match content.kept_by(&plan.config) {
@@ -93,7 +93,7 @@ impl<S: Store> Streams<S> {
                         Err(problem) => return Answer::Respond(problem.respond()),
                     };
                     if let Some(problem) = asked.conditions.refuse_create() {
-                        return Self::answer_after(missing.ticket, problem.respond());
+                        return Self::answer_once(missing.settled, problem.respond());
                     }
                     if let Some(answer) = self.create_new(name, &plan, &asked, request, payload, now) {
                         return answer;
@@ -144,7 +144,7 @@ impl<S: Store> Streams<S> {
                 if let Some(subscriptions) = &self.subscriptions {
                     subscriptions.created(name);
                 }
-                let ticket = receipt.ticket.max(self.store.ticket(&stream));
+                let settled = self.store.ticket(&stream).map(|ticket| ticket.max(receipt.ticket));
                 self.renew(&stream, plan.config.lifetime, now);
                 let next = self.token_of(&stream, receipt.next);
                 let mut headers = Headers::new();
@@ -152,7 +152,7 @@ impl<S: Store> Streams<S> {
                 // PROTOCOL 4.2: a fork looks like any other stream.
                 headers.line(Name::ContentType, plan.config.content_type.as_bytes());
                 headers.next_offset(next).closed(closed);
-                Some(Self::answer_after(ticket, headers.respond_empty(201)))
+                Some(Self::answer_once(settled, headers.respond_empty(201)))
             }
             Err(StoreError::Exists | StoreError::SourceGone | StoreError::Purged) => None,
             Err(error) => Some(Answer::Respond(Problem::from(&error).respond())),

@@ -14,15 +14,15 @@ impl<S: Store> Streams<S> {
         for _ in 0..ATTEMPTS_MAX {
             let found = match self.find_staged(name, now) {
                 Ok(found) => found,
-                Err(missing) => return Self::answer_missing(&missing),
+                Err(missing) => return Self::answer_missing(missing),
             };
             if let Some(problem) = Conditions::of(request).refuse_write(&found) {
                 return self.answer_settled(&found.stream, problem.respond());
             }
             match self.store.delete(&found.stream, found.state.version, now.time_us) {
                 Ok(receipt) => {
-                    let ticket = receipt.ticket.max(self.store.ticket(&found.stream));
-                    return Self::answer_after(ticket, Headers::new().respond_empty(204));
+                    let settled = self.store.ticket(&found.stream).map(|ticket| ticket.max(receipt.ticket));
+                    return Self::answer_once(settled, Headers::new().respond_empty(204));
                 }
                 Err(StoreError::Conflict | StoreError::Gone) => {}
                 Err(error) => return Answer::Respond(Problem::from(&error).respond()),

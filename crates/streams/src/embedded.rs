@@ -346,10 +346,13 @@ impl Store for Embedded {
         self.store.logs_count()
     }
 
-    fn ticket(&self, stream: &Self::Stream) -> u64 {
+    fn ticket(&self, stream: &Self::Stream) -> Result<u64, StoreError> {
         let ticket = stream.last();
-        // A store that failed never gets there, which its watcher knows.
-        self.store.wait_for(ticket, self.watcher).unwrap_or(ticket)
+        match self.store.wait_for(ticket, self.watcher) {
+            // It never gets there, which its watcher knows.
+            Err(log::CommitError::Failed(_)) => Ok(ticket),
+            waits => waits.map_err(not_applied),
+        }
     }
 
     fn read(&self, stream: &Self::Stream, from: u64, limit: usize) -> Result<Read, StoreError> {

@@ -42,8 +42,8 @@ pub(crate) struct ForkRequest {
 
 /// Why there is no fork, or not yet.
 pub(crate) enum ForkHalt {
-    /// Refused, on grounds that are durable once the ticket is complete.
-    Refused(u64, Problem),
+    /// Refused, on grounds that are durable once the ticket is complete, if the store can say which.
+    Refused(Result<u64, StoreError>, Problem),
     /// Retention was faster: what the source keeps has to be looked at again.
     Moved,
     /// What decides it has to be brought into memory first.
@@ -129,7 +129,7 @@ impl<S: Store> Streams<S> {
                 // PROTOCOL 4.2: a source that does not exist is 404.
                 source_missing()
             };
-            ForkHalt::Refused(missing.ticket, problem)
+            ForkHalt::Refused(missing.settled, problem)
         })?;
         let refused = |problem| ForkHalt::Refused(self.store.ticket(&source.stream), problem);
         let from = match asked.anchor {
@@ -196,7 +196,7 @@ impl<S: Store> Streams<S> {
         }
         self.store.record(stream, from).map_err(|error| match error {
             StoreError::Purged => ForkHalt::Moved,
-            error => ForkHalt::Refused(0, Problem::from(&error)),
+            error => ForkHalt::Refused(Ok(0), Problem::from(&error)),
         })
     }
 

@@ -16,7 +16,7 @@ impl<S: Store> Streams<S> {
     pub(crate) fn head(&self, name: &str, request: &Request<'_>, now: Now) -> Answer<S::Stream> {
         let found = match self.find_visible(name, now) {
             Ok(found) => found,
-            Err(missing) => return Self::answer_missing(&missing),
+            Err(missing) => return Self::answer_missing(missing),
         };
         let status = match Conditions::of(request).judge_whole(&found) {
             Verdict::Proceed => 200,

@@ -58,8 +58,9 @@ mod model;
 #[cfg(test)]
 mod tests;
 
+use problem::Problem;
 use std::sync::Arc;
-use store::Store;
+use store::{Store, StoreError};
 use subscriptions::Subscriptions;
 use thalweg_wire::exchange::{Answer, Response};
 
@@ -166,13 +167,22 @@ impl<S: Store> Streams<S> {
         if ticket == 0 { Answer::Respond(response) } else { Answer::After(ticket, response) }
     }
 
+    /// The same, or why the store cannot say when that is.
+    fn answer_once(settled: Result<u64, StoreError>, response: Response) -> Answer<S::Stream> {
+        match settled {
+            Ok(ticket) => Self::answer_after(ticket, response),
+            Err(error) => Answer::Respond(Problem::from(&error).respond()),
+        }
+    }
+
     /// The answer of every verb but PUT where there is no stream.
-    fn answer_missing(missing: &access::Missing) -> Answer<S::Stream> {
-        Self::answer_after(missing.ticket, missing.problem().respond())
+    fn answer_missing(missing: access::Missing) -> Answer<S::Stream> {
+        let response = missing.problem().respond();
+        Self::answer_once(missing.settled, response)
     }
 
     /// The answer decided on everything staged on `stream` so far.
     fn answer_settled(&self, stream: &S::Stream, response: Response) -> Answer<S::Stream> {
-        Self::answer_after(self.store.ticket(stream), response)
+        Self::answer_once(self.store.ticket(stream), response)
     }
 }

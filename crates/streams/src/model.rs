@@ -401,10 +401,10 @@ impl Store for Model {
         matches!(self.0.lock().fault, Some(StoreError::Poisoned(_)))
     }
 
-    fn ticket(&self, stream: &usize) -> u64 {
+    fn ticket(&self, stream: &usize) -> Result<u64, StoreError> {
         let inner = self.0.lock();
         let last = inner.streams[*stream].views.last().map_or(0, |(ticket, _)| *ticket);
-        if last > inner.durable { last } else { 0 }
+        Ok(if last > inner.durable { last } else { 0 })
     }
 
     fn read(&self, stream: &usize, from: u64, limit: usize) -> Result<Read, StoreError> {

@@ -75,7 +75,7 @@ impl<S: Store> Streams<S> {
     ) -> Result<Answer<S::Stream>, StoreError> {
         let found = match self.find_visible(name, now) {
             Ok(found) => found,
-            Err(missing) => return Ok(Self::answer_missing(&missing)),
+            Err(missing) => return Ok(Self::answer_missing(missing)),
         };
         let (offset, end) = match self.bounds(&found, query, now) {
             Ok(bounds) => bounds,

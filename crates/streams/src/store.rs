@@ -351,8 +351,12 @@ pub trait Store: Clone + Send + 'static {
         self.stats().streams
     }
 
-    /// The ticket after which everything staged so far on this stream is durable; 0 if it is already.
-    fn ticket(&self, stream: &Self::Stream) -> u64;
+    /// The ticket after which everything staged so far on this stream is durable; 0 if it is already. In a
+    /// store that failed it never completes, and whoever waits is told of that as of every other ticket.
+    ///
+    /// # Errors
+    /// The store cannot say when that will be.
+    fn ticket(&self, stream: &Self::Stream) -> Result<u64, StoreError>;
 
     /// Visible payload from `from`, at most about `limit` bytes but at least one record if there is one.
     /// Ends on a record boundary unless a single record exceeds the limit in a byte stream.

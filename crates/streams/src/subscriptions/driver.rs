@@ -400,7 +400,7 @@ impl<S: Store> Driver<S> {
                     return None;
                 }
                 // A wake that a crash could take back is not handed over.
-                if self.store.ticket(&held.log) != 0 {
+                if self.store.ticket(&held.log) != Ok(0) {
                     self.parked.insert(id.clone());
                     return None;
                 }
@@ -466,7 +466,7 @@ impl<S: Store> Driver<S> {
         }
         let (keys, _) = self.shared.keys(&self.store, now.time_us).ok()?;
         // Links that a crash could take back are not told.
-        if self.store.ticket(&held.log) == 0 {
+        if self.store.ticket(&held.log) == Ok(0) {
             call.snapshot = held.tell();
         }
         let subscription = &held.subscription;

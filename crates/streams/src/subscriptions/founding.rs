@@ -346,12 +346,12 @@ impl<S: Store> Streams<S> {
         // Deleted a moment ago: the next attempt finds the name free.
         let Some(held) = held.as_mut() else {
             let refusal = Refusal::new(503, "BUSY", "path", "the subscription is being deleted; try again");
-            return Err(refusal.after(self.gone_after(&slot.id)));
+            return Err(self.refused_once_gone(&slot.id, refusal));
         };
         if encoding::config_hash(config) != encoding::config_hash(&held.subscription.config) {
             let detail = "the subscription exists with another configuration; delete it first";
             let refusal = Refusal::new(409, "SUBSCRIPTION_EXISTS", "body", detail);
-            return Err(refusal.after(self.store.ticket(&held.log)));
+            return Err(self.refused_once_settled(&held.log, refusal));
         }
         let mut change = Change::default();
         if origin != held.subscription.origin {

@@ -396,7 +396,7 @@ fn commit<S: Store>(
     time_us: u64,
 ) -> Result<u64, StoreError> {
     if notes.is_empty() {
-        return Ok(store.ticket(log));
+        return store.ticket(log);
     }
     let notes: Vec<(&[u8], &[u8])> = notes.iter().map(|(key, value)| (&key[..], &value[..])).collect();
     let version = store.staged(log).ok_or(StoreError::Gone)?.version;

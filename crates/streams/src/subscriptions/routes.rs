@@ -69,7 +69,7 @@ impl<S: Store> Streams<S> {
         // PROTOCOL 6.5, to the letter.
         headers.constant(b"Content-Type: application/jwk-set+json\r\nCache-Control: public, max-age=300\r\n");
         let response = headers.respond(200, smallvec![Piece::from(keys.jwks().to_string())]);
-        Ok((self.store.ticket(&log), response))
+        Ok((self.settled(&log)?, response))
     }
 
     fn serve(
@@ -148,7 +148,7 @@ impl<S: Store> Streams<S> {
         fresh: &[(Arc<str>, Link)],
         now: Now,
     ) -> Result<u64, Refusal> {
-        let mut ticket = self.store.ticket(&held.log);
+        let mut ticket = self.settled(&held.log)?;
         for some in fresh.chunks(LINKS_AT_ONCE_MAX) {
             let change = held.subscription.link(some);
             ticket = self.keep(shared, held, change, now)?;
@@ -180,16 +180,30 @@ impl<S: Store> Streams<S> {
     ) -> Result<T, Refusal> {
         let mut held = slot.held.lock();
         let held = held.as_mut().ok_or_else(|| self.absent(&slot.id))?;
-        act(held).map_err(|refusal| refusal.after(self.store.ticket(&held.log)))
+        act(held).map_err(|refusal| self.refused_once_settled(&held.log, refusal))
     }
 
     /// There is no such subscription, once what there was is durably gone.
     fn absent(&self, id: &str) -> Refusal {
-        Refusal::missing().after(self.gone_after(id))
+        self.refused_once_gone(id, Refusal::missing())
     }
 
-    pub(super) fn gone_after(&self, id: &str) -> u64 {
-        self.store.find(&encoding::log_name(id)).map_or(0, |log| self.store.ticket(&log))
+    /// A refusal that is told once what there was of a subscription is durably gone.
+    pub(super) fn refused_once_gone(&self, id: &str, refusal: Refusal) -> Refusal {
+        match self.store.find(&encoding::log_name(id)) {
+            Some(log) => self.refused_once_settled(&log, refusal),
+            None => refusal,
+        }
+    }
+
+    /// A refusal that is told once what it was decided on is durable.
+    pub(super) fn refused_once_settled(&self, log: &S::Stream, refusal: Refusal) -> Refusal {
+        self.settled(log).map_or_else(|unsettled| unsettled, |ticket| refusal.after(ticket))
+    }
+
+    /// The ticket after which everything of a subscription so far is durable.
+    fn settled(&self, log: &S::Stream) -> Result<u64, Refusal> {
+        self.store.ticket(log).map_err(|error| Refusal::from(&error))
     }
 
     pub(super) fn keep(
@@ -220,7 +234,7 @@ impl<S: Store> Streams<S> {
         let keys = self.keys(shared, now)?;
         let held = slot.held.lock();
         let held = held.as_ref().ok_or_else(|| self.absent(id))?;
-        Ok((self.store.ticket(&held.log), described(200, &held.subscription, &keys)))
+        Ok((self.settled(&held.log)?, described(200, &held.subscription, &keys)))
     }
 
     /// PROTOCOL 6.3: 204, and whatever is in flight for it changes nothing any more.

@@ -14,6 +14,7 @@ mod random;
 mod read;
 mod refusals;
 mod retain;
+mod settled;
 mod span;
 
 use crate::model::Model;

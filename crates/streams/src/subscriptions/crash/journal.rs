@@ -101,8 +101,8 @@ impl Store for Journaled {
         Ok(self.entered(stream.name(), stream, receipt))
     }
 
-    fn ticket(&self, stream: &Self::Stream) -> u64 {
-        if self.fault == Fault::Early { 0 } else { self.inner.ticket(stream) }
+    fn ticket(&self, stream: &Self::Stream) -> Result<u64, StoreError> {
+        if self.fault == Fault::Early { Ok(0) } else { self.inner.ticket(stream) }
     }
 
     delegate! {

@@ -154,7 +154,7 @@ impl World {
         assert_eq!(self.call(Method::Post, &target, &[], &json!({ "event": event })).status, 204);
         // What the store announces once that is durable.
         let stream = self.model.find(name.as_bytes()).unwrap();
-        if self.model.ticket(&stream) == 0 {
+        if self.model.ticket(&stream) == Ok(0) {
             self.shared.moved(self.model.incarnation(&stream));
         }
     }
