@@ -58,7 +58,7 @@ impl<S: Store> Streams<S> {
                 topic: found.stream,
                 live,
                 head: Response::default(),
-                lasts_ms: lasts_ms(found.config.lifetime),
+                lasts_ms: lasts_ms(found.config.lifetime, now),
             },
         })
     }
@@ -69,11 +69,12 @@ impl<S: Store> Streams<S> {
         offset: u64,
         begins: LiveStart,
         cursor: u64,
+        now: Now,
     ) -> Answer<S::Stream> {
         let head = event_stream(media::kind(&found.config.content_type));
         let flavour = flavour(&found) | if begins.relative { RELATIVE } else { 0 };
         let live = Live { mode: Mode::Sse, flavour, opened: false, offset, cursor };
-        let lasts_ms = lasts_ms(found.config.lifetime);
+        let lasts_ms = lasts_ms(found.config.lifetime, now);
         Answer::Live { topic_id: found.incarnation, topic: found.stream, live, head, lasts_ms }
     }
 
@@ -284,12 +285,15 @@ fn flavour<S: Store>(found: &FoundStream<S>) -> u8 {
 }
 
 /// PROTOCOL 5.1: each request renews a sliding lifetime. A live read lasts half of that, and the follower's
-/// next request renews it, so that no stream ends while it is followed.
-fn lasts_ms(lifetime: Lifetime) -> Option<u32> {
-    match lifetime {
-        Lifetime::Sliding { ttl_s } => Some(u32::try_from(ttl_s.saturating_mul(500)).unwrap_or(u32::MAX)),
-        Lifetime::Unlimited | Lifetime::Until { .. } => None,
-    }
+/// next request renews it, so that no stream ends while it is followed. At its instant a stream ends whoever
+/// follows it, and so does the read.
+fn lasts_ms(lifetime: Lifetime, now: Now) -> Option<u32> {
+    let ms = match lifetime {
+        Lifetime::Sliding { ttl_s } => ttl_s.saturating_mul(500),
+        Lifetime::Until { expires_us } => expires_us.saturating_sub(now.time_us).div_ceil(1_000),
+        Lifetime::Unlimited => return None,
+    };
+    Some(u32::try_from(ms).unwrap_or(u32::MAX))
 }
 
 /// The head of an event stream.

@@ -102,7 +102,7 @@ impl<S: Store> Streams<S> {
                 Ok(Answer::Respond(nothing_new(self.tail(&found), None)))
             }
             Some(Mode::LongPoll) => self.await_news(found, offset, begins, query.cursor_floor, request, now),
-            Some(Mode::Sse) => Ok(Self::await_events(found, offset, begins, query.cursor_floor)),
+            Some(Mode::Sse) => Ok(Self::await_events(found, offset, begins, query.cursor_floor, now)),
             None if query.start == Start::Now => Ok(Answer::Respond(self.nothing_yet(&found, end))),
             None => self.catch_up(&found, (offset, from_now), end, request, now).map(Answer::Respond),
         }

@@ -94,7 +94,10 @@ fn whoever_follows_asks_again_before_the_stream_is_over() {
         world.call(Method::Delete, &path("s"), &[], "");
         let fields = [("Content-Type", "text/plain"), ("Stream-Expires-At", "2026-01-01T00:00:02Z")];
         assert_eq!(world.call(Method::Put, &path("s"), &fields, "data").status, 201);
-        assert_eq!(lasts_ms(&mut world, live), None, "nobody who follows keeps it");
+        // At its instant it ends, whoever follows it; and so does the read, not before.
+        assert_eq!(lasts_ms(&mut world, live), Some(2_000));
+        world.now.time_us += 1_500_001;
+        assert_eq!(lasts_ms(&mut world, live), Some(500));
     }
 }
 
