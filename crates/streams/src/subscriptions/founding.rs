@@ -20,7 +20,7 @@
 
 use super::pattern::Pattern;
 use super::refusal::Refusal;
-use super::routes::{Outcome, described};
+use super::routes::{described, listed};
 use super::subscription::{Change, Config, Link, Phase, Subscription};
 use super::{
     COMMIT_BYTES_MAX, Keys, Slot, SubscriptionEntry, Subscriptions, commit, discard, encoding, explicit,
@@ -214,8 +214,7 @@ impl<S: Store> Streams<S> {
             let founding = match shared.present(id, || (config.clone(), origin.clone(), now)) {
                 Present::Founding(founding) => founding,
                 Present::Slot(slot) => {
-                    let answered = self.reconfirm(shared, &slot, &config, origin, &keys, now);
-                    return answered.map(|(ticket, response)| Served::Answered(ticket, response));
+                    return self.reconfirm(shared, &slot, &config, origin, &keys, now);
                 }
             };
             if let Some(refusal) = shared.refused(&founding) {
@@ -341,7 +340,7 @@ impl<S: Store> Streams<S> {
         origin: String,
         keys: &Keys,
         now: Now,
-    ) -> Outcome {
+    ) -> Result<Served, Refusal> {
         let mut held = slot.held.lock();
         // Deleted a moment ago: the next attempt finds the name free.
         let Some(held) = held.as_mut() else {
@@ -353,12 +352,13 @@ impl<S: Store> Streams<S> {
             let refusal = Refusal::new(409, "SUBSCRIPTION_EXISTS", "body", detail);
             return Err(self.refused_once_settled(&held.log, refusal));
         }
+        let Some(links) = held.list() else { return Ok(Served::Elsewhere(listed(slot))) };
         let mut change = Change::default();
         if origin != held.subscription.origin {
             change.origin = Some(origin);
         }
         let ticket = self.keep(shared, held, change, now)?;
         let status = if std::mem::take(&mut held.untold) { 201 } else { 200 };
-        Ok((ticket, described(status, &held.subscription, keys)))
+        Ok(Served::Answered(ticket, described(status, &held.subscription, links, keys)))
     }
 }

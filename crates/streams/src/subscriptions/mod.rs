@@ -2,9 +2,10 @@
 //!
 //! `subscription.rs` has the rules as functions of a value, and `pattern.rs` says which streams it follows;
 //! `request.rs`, `refusal.rs` and `routes.rs` speak HTTP; `founding.rs` is how a subscription comes to be;
-//! `encoding.rs` keeps the value as notes of a log of its own; `keys.rs` signs; `target.rs` says where a
-//! webhook may go; `driver.rs` notices what is pending and due. [`Subscriptions`] is what all reactors and
-//! the one driver share: each subscription behind a lock of its own.
+//! `listing.rs` is what a description lists; `encoding.rs` keeps the value as notes of a log of its own;
+//! `keys.rs` signs; `target.rs` says where a webhook may go; `driver.rs` notices what is pending and due.
+//! [`Subscriptions`] is what all reactors and the one driver share: each subscription behind a lock of its
+//! own.
 //!
 //! Invariants:
 //! - A subscription changes in memory exactly when its notes were committed, under its lock; so the log's
@@ -27,6 +28,7 @@ mod founding;
 #[doc(hidden)]
 pub mod fuzzing;
 mod keys;
+mod listing;
 mod pattern;
 mod refusal;
 mod request;
@@ -40,9 +42,11 @@ pub use driver::{Driver, WebhookCall};
 pub use subscription::Outcome;
 
 use crate::store::{Commit, Config, Lifetime, Store, StoreError};
+use bytes::Bytes;
 use encoding::{Foreign, StoredSubscription};
 use founding::Founding;
 use keys::Keys;
+use listing::Listing;
 use parking_lot::{Mutex, RwLock};
 use pattern::Pattern;
 use std::collections::{BTreeSet, HashMap};
@@ -99,6 +103,8 @@ struct SubscriptionEntry<S: Store> {
     told: Option<Arc<str>>,
     /// The latest event of a pull-wake.
     event: Option<Event>,
+    /// What was encoded of the links to describe it.
+    listing: Listing,
 }
 
 /// An event in a wake stream, and how long a claim is waited for.
@@ -119,7 +125,14 @@ impl<S: Store> SubscriptionEntry<S> {
             named: true,
             told: None,
             event: None,
+            listing: Listing::default(),
         }
+    }
+
+    /// The links as a description lists them, in texts that commas are to join; `None` if encoding them takes
+    /// long, and then some are.
+    fn list(&mut self) -> Option<Vec<Bytes>> {
+        self.listing.encode(&self.subscription.links)
     }
 
     /// What a wake tells of; the next one goes on behind it.
@@ -337,6 +350,7 @@ impl<S: Store> Subscriptions<S> {
             .iter()
             .any(|(path, link)| link.is_some() != held.subscription.links.contains_key(path));
         held.membership += u64::from(membership);
+        change.links.keys().for_each(|path| held.listing.forget(path));
         held.subscription.apply(change);
         self.count_named(&more, &fewer);
         Ok(ticket)

@@ -9,10 +9,11 @@ use super::{Slot, SubscriptionEntry, Subscriptions, encoding, explicit, see};
 use crate::Streams;
 use crate::headers::Headers;
 use crate::store::Store;
+use bytes::Bytes;
 use serde_json::{Value, json};
 use smallvec::smallvec;
 use std::sync::Arc;
-use thalweg_wire::exchange::{self, Answer, Method, Now, Request, Response};
+use thalweg_wire::exchange::{self, Answer, Method, Now, Pieces, Request, Response};
 use thalweg_wire::field::Name;
 use thalweg_wire::piece::Piece;
 use thalweg_wire::{media, path, rfc3339};
@@ -82,6 +83,7 @@ impl<S: Store> Streams<S> {
     ) -> Result<Served, Refusal> {
         match (resource, request.method) {
             (Resource::Subscription, Method::Put) => self.subscribe(shared, id, request, now),
+            (Resource::Subscription, Method::Get | Method::Head) => self.describe(shared, id, now),
             (Resource::Work(verb), Method::Post) if *verb != "claim" => {
                 self.work(shared, id, verb, request, now)
             }
@@ -101,7 +103,6 @@ impl<S: Store> Streams<S> {
         now: Now,
     ) -> Outcome {
         match (resource, request.method) {
-            (Resource::Subscription, Method::Get | Method::Head) => self.describe(shared, id, now),
             (Resource::Subscription, Method::Delete) => self.unsubscribe(shared, id, now),
             (Resource::Subscription, _) => Err(Refusal::method("PUT, GET, DELETE")),
             (Resource::Streams, Method::Post) => {
@@ -229,12 +230,14 @@ impl<S: Store> Streams<S> {
     }
 
     /// PROTOCOL 6.3.
-    fn describe(&self, shared: &Subscriptions<S>, id: &str, now: Now) -> Outcome {
+    fn describe(&self, shared: &Subscriptions<S>, id: &str, now: Now) -> Result<Served, Refusal> {
         let slot = shared.slot(id).ok_or_else(|| self.absent(id))?;
         let keys = self.keys(shared, now)?;
-        let held = slot.held.lock();
-        let held = held.as_ref().ok_or_else(|| self.absent(id))?;
-        Ok((self.settled(&held.log)?, described(200, &held.subscription, &keys)))
+        let mut held = slot.held.lock();
+        let held = held.as_mut().ok_or_else(|| self.absent(id))?;
+        let Some(links) = held.list() else { return Ok(Served::Elsewhere(listed(&slot))) };
+        let response = described(200, &held.subscription, links, &keys);
+        Ok(Served::Answered(self.settled(&held.log)?, response))
     }
 
     /// PROTOCOL 6.3: 204, and whatever is in flight for it changes nothing any more.
@@ -461,18 +464,31 @@ fn resource(rest: &str) -> Result<(String, Resource<'_>), Refusal> {
 }
 
 fn respond(status: u16, body: &Value) -> Response {
-    let mut headers = Headers::new();
-    headers.constant(b"Content-Type: application/json\r\nCache-Control: no-store\r\n");
-    headers.respond(status, smallvec![Piece::from(body.to_string())])
+    respond_in_pieces(status, smallvec![Piece::from(body.to_string())])
 }
 
-/// PROTOCOL 6.3: a subscription as callers see it.
-pub(super) fn described(status: u16, subscription: &Subscription, keys: &Keys) -> Response {
+fn respond_in_pieces(status: u16, body: Pieces) -> Response {
+    let mut headers = Headers::new();
+    headers.constant(b"Content-Type: application/json\r\nCache-Control: no-store\r\n");
+    headers.respond(status, body)
+}
+
+/// Has the links of a subscription encoded that are many, on a thread that may take long. Whoever else needs
+/// the subscription does not wait for all of them.
+pub(super) fn listed<S: Store>(slot: &Arc<Slot<S>>) -> exchange::Work {
+    let slot = slot.clone();
+    let takes_longer = move || slot.held.lock().as_mut().is_some_and(|held| held.list().is_none());
+    exchange::Work(Box::new(move || while takes_longer() {}))
+}
+
+/// PROTOCOL 6.3: a subscription as callers see it, with its links in texts that commas are to join.
+pub(super) fn described(
+    status: u16,
+    subscription: &Subscription,
+    links: Vec<Bytes>,
+    keys: &Keys,
+) -> Response {
     let config = &subscription.config;
-    let links = subscription
-        .links
-        .iter()
-        .map(|(path, link)| json!({ "path": path, "link_type": link.kind(), "acked_offset": link.cursor() }));
     let (webhook, wake_stream, kind) = match &config.delivery {
         Delivery::Webhook { url } => {
             let jwks_url = format!("{}/v1/stream/__ds/jwks.json", subscription.origin);
@@ -483,12 +499,13 @@ pub(super) fn described(status: u16, subscription: &Subscription, keys: &Keys) -
     };
     // PROTOCOL 6.3: failed while a retry is scheduled.
     let failed = matches!(subscription.phase, Phase::Waking { attempts: 1.., .. });
-    let body = json!({
+    let before = json!({
         "id": subscription.id,
         "subscription_id": subscription.id,
         "type": kind,
         "pattern": config.pattern.as_ref().map(|pattern| pattern.text()),
-        "streams": links.collect::<Vec<_>>(),
+    });
+    let behind = json!({
         "webhook": webhook,
         "wake_stream": wake_stream,
         "lease_ttl_ms": config.lease_ttl_ms,
@@ -496,7 +513,17 @@ pub(super) fn described(status: u16, subscription: &Subscription, keys: &Keys) -
         "status": if failed { "failed" } else { "active" },
         "description": config.description,
     });
-    respond(status, &body)
+    let (before, behind) = (before.to_string(), behind.to_string());
+    let mut body = Pieces::new();
+    body.push(format!("{},\"streams\":[", before.trim_end_matches('}')).into());
+    for (index, links) in links.into_iter().enumerate() {
+        if index > 0 {
+            body.push(Piece::from(&b","[..]));
+        }
+        body.push(links.into());
+    }
+    body.push(format!("],{}", &behind[1..]).into());
+    respond_in_pieces(status, body)
 }
 
 /// PROTOCOL 7.1, 7.2: the streams of a wake.

@@ -1,10 +1,12 @@
 //! Streams that a subscription follows: they come, go and come back.
 
-use super::{HOOK, World, told, webhook};
+use super::{HOOK, START_US, World, pull, told, webhook};
 use crate::store::Store;
-use crate::subscriptions::subscription::Outcome;
+use crate::subscriptions::listing::Listing;
+use crate::subscriptions::subscription::{Link, Outcome};
 use serde_json::{Value, json};
-use thalweg_wire::exchange::Method;
+use std::sync::Arc;
+use thalweg_wire::exchange::{Answer, Method};
 
 #[test]
 fn explicit_links_come_go_and_take_precedence() {
@@ -139,4 +141,38 @@ fn what_was_created_while_nobody_looked_is_found_at_start() {
     world.append("events/a", 1);
     let mut world = world.restart();
     assert_eq!(told(&world.webhook())["streams"][0]["path"], "events/a");
+}
+
+#[test]
+fn a_subscription_with_many_streams_is_described_elsewhere_and_as_it_is_then() {
+    let mut world = World::new();
+    world.put("s", &pull());
+    let many = 9_000;
+    let fresh: Vec<(Arc<str>, Link)> =
+        (0..many).map(|n| (format!("many/{n}").into(), Link { explicit: true, ..Link::default() })).collect();
+    {
+        let slot = world.shared.slot("s").unwrap();
+        let mut held = slot.held.lock();
+        let held = held.as_mut().unwrap();
+        for some in fresh.chunks(500) {
+            let change = held.subscription.link(some);
+            world.shared.keep(&world.model, held, change, START_US).unwrap();
+        }
+    }
+    let target = "__ds/subscriptions/s";
+    for method in [Method::Get, Method::Put] {
+        let body = if method == Method::Put { pull() } else { Value::Null };
+        // As if memory was short and it was let go of meanwhile.
+        world.shared.slot("s").unwrap().held.lock().as_mut().unwrap().listing = Listing::default();
+        let Answer::Cold(work) = world.answer(method, target, &[], &body) else { panic!("at once") };
+        (work.0)();
+        // What changes between the two is seen.
+        let added = format!("added/{method:?}");
+        world.call(Method::Post, &format!("{target}/streams"), &[], &json!({ "streams": [added] }));
+        let described = world.call(method, target, &[], &body);
+        assert_eq!((described.status, &described.body["id"]), (200, &json!("s")));
+        assert_eq!(described.body["status"], "active");
+        let streams = described.body["streams"].as_array().unwrap();
+        assert!(streams.len() > many && streams.iter().any(|link| link["path"] == *added), "{method:?}");
+    }
 }
