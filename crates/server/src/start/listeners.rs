@@ -36,30 +36,42 @@ pub(super) struct Listeners {
 }
 
 impl Listeners {
-    /// Opens every listener for every reactor.
-    ///
-    /// # Errors
-    /// The address that cannot be listened at, and why.
-    pub(super) fn open(
-        addresses: &[ListenAddress],
-        reactors: usize,
-        options: ListenOptions<'_>,
-    ) -> Result<Self, ServerError> {
-        let mut listeners = Self {
+    /// None yet, for so many reactors.
+    pub(super) fn new(reactors: usize, options: ListenOptions<'_>) -> Self {
+        Self {
             per_reactor: (0..reactors).map(|_| Vec::new()).collect(),
             addresses: Vec::new(),
             paths: Vec::new(),
             identity: options.identity.cloned(),
             guarded: options.guarded,
-        };
+        }
+    }
+
+    /// Opens a listener at every address, for every reactor; but at no path whose directory is not there yet
+    /// and is to be made, as `is_to_come` says. Those are left, and returned.
+    ///
+    /// # Errors
+    /// The address that cannot be listened at, and why.
+    pub(super) fn open(
+        &mut self,
+        addresses: &[ListenAddress],
+        is_to_come: impl Fn(&Path) -> bool,
+    ) -> Result<Vec<ListenAddress>, ServerError> {
+        let mut left = Vec::new();
         for address in addresses {
             let opened = match address {
-                ListenAddress::Tcp(at) | ListenAddress::Tls(at) => listeners.open_tcp(*at),
-                ListenAddress::Unix(path) => listeners.open_unix(path),
+                ListenAddress::Tcp(at) | ListenAddress::Tls(at) => self.open_tcp(*at),
+                ListenAddress::Unix(path) => match self.open_unix(path) {
+                    Err(error) if error.kind() == io::ErrorKind::NotFound && is_to_come(path) => {
+                        left.push(address.clone());
+                        Ok(())
+                    }
+                    opened => opened,
+                },
             };
-            opened.map_err(|error| ServerError::Listen(listeners.spoken(address.clone()), error))?;
+            opened.map_err(|error| ServerError::Listen(self.spoken(address.clone()), error))?;
         }
-        Ok(listeners)
+        Ok(left)
     }
 
     fn open_tcp(&mut self, at: SocketAddr) -> io::Result<()> {
@@ -174,17 +186,37 @@ mod tests {
         let path = directory.path().join("s.sock");
         let addresses =
             [ListenAddress::Tcp("127.0.0.1:0".parse().unwrap()), ListenAddress::Unix(path.clone())];
-        let listeners = Listeners::open(&addresses, 3, ListenOptions::default()).unwrap();
+        let open = |addresses: &[ListenAddress], reactors| {
+            let mut listeners = Listeners::new(reactors, ListenOptions::default());
+            listeners.open(addresses, |_| false).map(|left| (listeners, left))
+        };
+        let (listeners, left) = open(&addresses, 3).unwrap();
+        assert_eq!(left, []);
         assert!(listeners.per_reactor.iter().all(|own| own.len() == 2 && own[1].shared && !own[0].shared));
         assert!(listeners.per_reactor.iter().all(|own| own[0].known_hosts_only && !own[1].known_hosts_only));
         assert!(matches!(listeners.addresses[0], ListenAddress::Tcp(address) if address.port() != 0));
         assert!(path.exists());
-        let again = Listeners::open(&addresses[1..], 1, ListenOptions::default());
+        let again = open(&addresses[1..], 1);
         let Some(ServerError::Listen(at, error)) = again.err() else {
             panic!("a live server's path was taken")
         };
         assert_eq!((at, error.kind()), (ListenAddress::Unix(path.clone()), io::ErrorKind::AddrInUse));
         drop(listeners);
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn only_a_path_whose_directory_is_to_be_made_is_left() {
+        let directory = tempfile::tempdir().unwrap();
+        let [there, to_come] = ["s.sock", "data/s.sock"].map(|path| directory.path().join(path));
+        let addresses = [&there, &to_come].map(|path| ListenAddress::Unix(path.clone()));
+        let mut listeners = Listeners::new(1, ListenOptions::default());
+        let left = listeners.open(&addresses, |_| true).unwrap();
+        assert_eq!((left, &listeners.addresses[..]), (vec![addresses[1].clone()], &addresses[..1]));
+        let refused = listeners.open(&addresses[1..], |_| false).unwrap_err();
+        assert!(matches!(refused, ServerError::Listen(at, _) if at == addresses[1]));
+        std::fs::create_dir(to_come.parent().unwrap()).unwrap();
+        assert_eq!(listeners.open(&addresses[1..], |_| false).unwrap(), []);
+        assert!(there.exists() && to_come.exists());
     }
 }

@@ -3,7 +3,7 @@
 //! | file | step |
 //! |---|---|
 //! | [`plan`] | what the configuration comes to, before anything is opened |
-//! | [`preflight`] | whether a new store could be served where it is to be |
+//! | [`preflight`] | whether a new store could be served where it is to be; its addresses are opened first |
 //! | [`store`] | the store is opened; a signal ends the program meanwhile ([`signals`]) |
 //! | [`listeners`] | listens at every address ([`address`], [`listen_conflicts`]) |
 //! | [`reactors`] | a thread for each reactor, with all that it serves |
@@ -49,6 +49,7 @@ use crate::run::{Control, Housekeeper, ReactorThread, RunningServer, Threads};
 use crate::{services, webhooks};
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use thalweg_reactor::Pool;
 use thalweg_sys::code;
 use thalweg_sys::signal::{Signals, ignore_broken_pipes, ignore_full_files};
@@ -95,13 +96,14 @@ pub(crate) fn serve(
     let per_reactor = PerReactor::of(options, plan.reactors, inherited.len() + plan.streams.len())
         .map_err(ServerError::Descriptors)?;
     let limits = per_reactor.limits(options);
-    step(|| preflight::check(options, &plan))?;
+    step(|| preflight::check(options))?;
+    let addresses = step(|| Addresses::before_store(&plan, options))?;
     let engine = open_store(&process, options, &plan, limits.streams)?;
     step(|| {
         plan.warn();
         per_reactor.warn(options, &limits);
     });
-    let opened = step(|| OpenResources::at(inherited, &plan, options, &engine, per_reactor));
+    let opened = step(|| OpenResources::at(addresses, inherited, options, &engine, per_reactor));
     // Nothing was acknowledged, and the next start has nothing to recover.
     let opened = opened.inspect_err(|_| drop(engine.close()))?;
     let gate = Gate::default();
@@ -173,25 +175,22 @@ struct Addresses {
     streams: Listeners,
     /// Where JSON-RPC has listeners of its own.
     rpc: Listeners,
+    /// What is opened behind the store, of each.
+    left: [Vec<ListenAddress>; 2],
 }
 
 impl OpenResources {
     fn at(
+        mut addresses: Addresses,
         inherited: Vec<(ListenAddress, OwnedFd)>,
-        plan: &Plan,
         options: &ServeOptions,
         engine: &Engine,
         per_reactor: PerReactor,
     ) -> Result<Self, ServerError> {
-        let listen = ListenOptions {
-            identity: plan.certificate.as_ref().map(|certificate| certificate.identity()),
-            guarded: plan.front.is_guarded(),
-        };
-        let mut streams = Listeners::open(&plan.streams, plan.reactors, listen)?;
+        addresses.behind_store()?;
         inherited
             .into_iter()
-            .try_for_each(|(address, descriptor)| streams.add_inherited(address, descriptor))?;
-        let addresses = Addresses { streams, rpc: Listeners::open(&plan.rpc, 1, listen)? };
+            .try_for_each(|(address, descriptor)| addresses.streams.add_inherited(address, descriptor))?;
         let pool = step(|| Pool::start(COLD_THREADS)).map_err(ServerError::no_thread)?;
         // Before anything is answered: a client that has an answer finds every endpoint there.
         let neighbours = services::ServiceThreads::start(engine, &pool, options, per_reactor.connections())?;
@@ -213,16 +212,43 @@ impl OpenResources {
         let start = ReactorStart::new(engine, &plan.front, &self.pool, config, spin, gate);
         let mut reactors: Vec<ReactorThread> = start.streams(&mut self.addresses.streams)?;
         reactors.extend(start.rpc(plan.reactors, &mut self.addresses.rpc)?);
-        let Addresses { streams, rpc } = &mut self.addresses;
+        let Addresses { streams, rpc, .. } = &mut self.addresses;
         streams.paths.append(&mut rpc.paths);
         Ok((Threads { reactors, neighbours: self.neighbours, webhooks, housekeeper }, self.addresses))
     }
 }
 
 impl Addresses {
+    /// Opens what is to be opened before the store, if it is made by this start.
+    fn before_store(plan: &Plan, options: &ServeOptions) -> Result<Self, ServerError> {
+        let listen = ListenOptions {
+            identity: plan.certificate.as_ref().map(|certificate| certificate.identity()),
+            guarded: plan.front.is_guarded(),
+        };
+        let (mut streams, mut rpc) = (Listeners::new(plan.reactors, listen), Listeners::new(1, listen));
+        let left = if preflight::makes_store(options) {
+            let is_to_come = |path: &Path| preflight::is_made_with(path, &options.data);
+            [streams.open(&plan.streams, is_to_come)?, rpc.open(&plan.rpc, is_to_come)?]
+        } else {
+            [plan.streams.clone(), plan.rpc.clone()]
+        };
+        Ok(Self { streams, rpc, left })
+    }
+
+    /// Opens what was left.
+    fn behind_store(&mut self) -> Result<(), ServerError> {
+        let [streams, rpc] = std::mem::take(&mut self.left);
+        self.streams.open(&streams, |_| false)?;
+        self.rpc.open(&rpc, |_| false)?;
+        Ok(())
+    }
+
     /// Says where the server is reached.
     fn greet(&self, threads: &Threads, limits: &Limits, is_guarded: bool, output: Output) {
         let (streams, rpc) = (&self.streams.addresses[..], &self.rpc.addresses[..]);
         Greeting { streams, rpc, neighbours: &threads.endpoints(), limits, is_guarded }.say(output);
     }
 }
+
+#[cfg(test)]
+mod tests;

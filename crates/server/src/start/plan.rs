@@ -75,11 +75,6 @@ impl Plan {
         Ok(Self { front, streams, rpc, reactors, certificate, reachable, has_address })
     }
 
-    /// An address of the plan, with what is spoken there.
-    pub(super) fn spoken(&self, address: ListenAddress) -> ListenAddress {
-        address.spoken(self.certificate.is_some())
-    }
-
     /// Whether no other machine can reach the server.
     pub(crate) fn is_apart(&self) -> bool {
         self.reachable.is_none()
