@@ -46,6 +46,21 @@ fn a_flag_the_environment_and_the_file_are_told_apart() {
 }
 
 #[test]
+fn a_mistyped_variable_is_told_and_keeps_no_server_from_starting() {
+    let directory = tempfile::tempdir().unwrap();
+    let said = directory.path().join("said");
+    let mut command = Command::new(PROGRAM);
+    command.args(["serve", "--durability", "memory", "--listen", "127.0.0.1:0"]);
+    // Set to nothing it is as if it was not there.
+    command.env("THALWEG_REACTROS", "1").env("THALWEG_SPINN", "").env("THALWEG_SPIN", "on");
+    command.stderr(std::fs::File::create(&said).unwrap());
+    Server::started(command).end();
+    let said = std::fs::read_to_string(&said).unwrap();
+    assert!(said.contains("THALWEG_REACTROS (the nearest is THALWEG_REACTORS)"), "{said}");
+    assert!(!said.contains("THALWEG_SPIN"), "{said}");
+}
+
+#[test]
 fn a_wrong_configuration_ends_it_before_anything_is_opened() {
     let directory = tempfile::tempdir().unwrap();
     let data = directory.path().join("data");

@@ -5,6 +5,10 @@
 //! line is a character like any other there. So there is one definition of what a value may be, and one that
 //! is wrong is refused with the file's name and line.
 
+mod environment;
+
+pub(crate) use environment::warn_of_unread_variables;
+
 use crate::bounds::Limits;
 use crate::command_line::{Arguments, ServeOptions, Verb};
 use clap::parser::ValueSource;

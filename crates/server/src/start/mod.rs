@@ -46,7 +46,7 @@ use crate::config::Configuration;
 use crate::engine::Engine;
 use crate::logging::Logging;
 use crate::run::{Control, Housekeeper, ReactorThread, RunningServer, Threads};
-use crate::{services, webhooks};
+use crate::{config, services, webhooks};
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -102,6 +102,7 @@ pub(crate) fn serve(
     step(|| {
         plan.warn();
         per_reactor.warn(options, &limits);
+        config::warn_of_unread_variables();
     });
     let opened = step(|| OpenResources::at(addresses, inherited, options, &engine, per_reactor));
     // Nothing was acknowledged, and the next start has nothing to recover.

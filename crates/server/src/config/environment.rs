@@ -1,0 +1,69 @@
+//! Variables of the environment that are meant for this program, by their names, and that nothing reads: what
+//! a mistyped one was to say does not hold, and nothing else would tell.
+//!
+//! Each is warned of and none is refused. Kubernetes sets some for every service of its own that is called
+//! `thalweg`, and a wrapper may have its own.
+
+use super::{KEYS, variable};
+use std::ffi::OsString;
+
+/// What the variables of this program begin with.
+const PREFIX: &str = "THALWEG_";
+/// Those that other verbs read.
+const OTHERS: [&str; 4] = ["THALWEG_URL", "THALWEG_TOKEN", "THALWEG_TLS_CA", "THALWEG_TO_TOKEN"];
+
+/// Warns of them, if there are any, in one line.
+pub(crate) fn warn_of_unread_variables() {
+    let set = std::env::vars_os().filter(|(_, value)| !value.is_empty()).map(|(name, _)| name);
+    let variables = unread(set);
+    if !variables.is_empty() {
+        tracing::warn!(%variables, "no verb of this program reads these environment variables");
+    }
+}
+
+/// The names that are none of ours and look like it, each with the one that it is most like.
+fn unread(set: impl Iterator<Item = OsString>) -> String {
+    let ours = || KEYS.iter().map(|key| variable(*key)).chain(OTHERS.map(str::to_owned));
+    let names = set.filter_map(|name| name.into_string().ok()).filter(|name| name.starts_with(PREFIX));
+    let mut unread: Vec<String> = names.filter(|name| ours().all(|known| known != *name)).collect();
+    unread.sort_unstable();
+    let told = unread.iter().map(|name| {
+        let nearest = ours().min_by_key(|known| strsim::damerau_levenshtein(known, name));
+        format!("{name} (the nearest is {})", nearest.unwrap_or_default())
+    });
+    told.collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command_line::Arguments;
+    use clap::{Command, CommandFactory};
+    use std::collections::BTreeSet;
+
+    fn read(command: &Command, into: &mut BTreeSet<String>) {
+        let variables = command.get_arguments().filter_map(|arg| arg.get_env());
+        into.extend(variables.map(|name| name.to_str().unwrap().to_owned()));
+        command.get_subcommands().for_each(|verb| read(verb, into));
+    }
+
+    #[test]
+    fn what_some_verb_reads_is_ours_and_nothing_else_is() {
+        let mut all = BTreeSet::new();
+        read(&Arguments::command(), &mut all);
+        let ours = KEYS.iter().map(|key| variable(*key)).chain(OTHERS.map(str::to_owned));
+        assert_eq!(all, ours.collect());
+        assert_eq!(unread(all.iter().map(OsString::from)), "");
+    }
+
+    #[test]
+    fn a_mistyped_variable_is_told_with_the_one_that_was_meant() {
+        let set =
+            ["THALWEG_LISTNE", "PATH", "THALWEG_DATA", "THALWEG_LOGLEVEL", "THALWEGS", "XTHALWEG_LISTEN"];
+        let told = unread(set.iter().map(OsString::from));
+        assert_eq!(
+            told,
+            "THALWEG_LISTNE (the nearest is THALWEG_LISTEN), THALWEG_LOGLEVEL (the nearest is THALWEG_LOG_LEVEL)"
+        );
+    }
+}
