@@ -515,7 +515,7 @@ fn the_door_is_kept() {
         ("POST /rpc/test HTTP/1.1\r\nHost: localhost".to_owned(), 415),
         ("POST /rpc/test HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/plain".to_owned(), 415),
         (format!("POST /rpc/test HTTP/1.1\r\nHost: localhost\r\nContent-Encoding: gzip\r\n{typed}"), 415),
-        (format!("POST /rpc/test HTTP/1.1\r\nHost: evil.example\r\n{typed}"), 403),
+        (format!("POST /rpc/test HTTP/1.1\r\nHost: evil.example\r\n{typed}"), 421),
     ] {
         client.send(&head, &body);
         let answered = client.answer();

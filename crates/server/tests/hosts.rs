@@ -36,7 +36,7 @@ fn on_loopback_nothing_is_said_to_whoever_takes_it_for_somebody_else() {
         for host in ["evil.example", "localhost.evil.example"] {
             let said = get(connect(), path, &format!("{host}:{port}"));
             assert!(
-                said.starts_with("HTTP/1.1 403 ") && said.contains("host-unknown"),
+                said.starts_with("HTTP/1.1 421 Misdirected Request\r\n") && said.contains("host-unknown"),
                 "{host}{path}: {said}"
             );
             assert!(!said.contains("Allow-Origin"), "{said}");
@@ -58,16 +58,19 @@ fn on_loopback_nothing_is_said_to_whoever_takes_it_for_somebody_else() {
     let put = "PUT /v1/stream/a HTTP/1.1\r\nHost: evil.example";
     for length in [0, 16 << 20] {
         let said = answer(connect(), &format!("{put}\r\nConnection: close\r\nContent-Length: {length}"));
-        assert!(said.starts_with("HTTP/1.1 403 ") && said.contains("host-unknown"), "{length}: {said}");
+        assert!(
+            said.starts_with("HTTP/1.1 421 Misdirected Request\r\n") && said.contains("host-unknown"),
+            "{length}: {said}"
+        );
     }
     // Nor once a connection has followed a stream.
     let poll = "GET /v1/stream/a?offset=now&live=long-poll HTTP/1.1\r\nHost: localhost";
     let list = "GET /v1/streams HTTP/1.1\r\nConnection: close\r\nHost: evil.example";
     answer(connect(), "PUT /v1/stream/a HTTP/1.1\r\nConnection: close\r\nHost: localhost");
     let said = answer(connect(), &format!("{poll}\r\n\r\n{list}"));
-    assert!(said.starts_with("HTTP/1.1 204 ") && said.contains("\r\n\r\nHTTP/1.1 403 "), "{said}");
+    assert!(said.starts_with("HTTP/1.1 204 ") && said.contains("\r\n\r\nHTTP/1.1 421 "), "{said}");
     // RFC 9112 3.2.2: where the target is a URL, that says whom it is for.
-    for (target, host, status) in [("localhost", "evil.example", "201"), ("evil.example", "localhost", "403")]
+    for (target, host, status) in [("localhost", "evil.example", "201"), ("evil.example", "localhost", "421")]
     {
         let put = format!("PUT http://{target}:{port}/v1/stream/b HTTP/1.1\r\nConnection: close");
         let said = answer(connect(), &format!("{put}\r\nContent-Length: 0\r\nHost: {host}"));

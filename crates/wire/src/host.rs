@@ -7,9 +7,10 @@ use crate::exchange::Refusal;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
-/// The refusal of a request whose `Host` names another server.
+/// The refusal of a request whose `Host` names another server. RFC 9110 15.5.20: it was misdirected, and is
+/// answered for by nobody here; whoever sends it may send it elsewhere.
 pub const HOST_UNKNOWN: Refusal = Refusal {
-    status: 403,
+    status: 421,
     code: "host-unknown",
     field: "Host",
     detail: "The host is neither an address nor a name that this server goes by; its operator can add names with --hosts.",

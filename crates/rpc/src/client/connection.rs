@@ -298,7 +298,7 @@ impl Connection {
 /// A status that is no answer, with what the server says about it.
 fn refusal(status: u16, body: &[u8]) -> Failure {
     let fault = match status {
-        403 | 401 => Fault::PermissionDenied,
+        401 | 403 | 421 => Fault::PermissionDenied,
         404 | 405 | 415 => Fault::BadArgument,
         413 => Fault::FrameTooLarge,
         408 | 429 | 503 => Fault::Overloaded,
