@@ -170,8 +170,8 @@ fn what_a_walk_remembers_is_forgotten_when_nobody_watches_the_topic() {
     let first = subscribe(&[&end]);
     let _large = [subscribe(&["/poll/0"]), subscribe(&["/poll/0"])];
     let mut last = subscribe(&[&format!("/poll/{}", BYTES - 4), &end, "/echo"]);
-    // A turn that has sent its share serves one subscriber, which has everything, and then those that are sent
-    // another share: the last one is left for the next turn.
+    // A turn that has sent its share serves one subscriber, which has everything, and then those that are
+    // sent another share: the last one is left for the next turn.
     let mut readers = [server.connect(), server.connect(), server.connect()];
     readers.iter_mut().for_each(|reader| reader.get("/big/4000000"));
     {

@@ -5,6 +5,7 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -258,15 +259,9 @@ fn shared() -> Arc<Mutex<Shared>> {
     Arc::new(Mutex::new(Shared { event_bytes_max: 1 << 20, ..Shared::default() }))
 }
 
-fn listener() -> (Listener, SocketAddr) {
-    let listener = Listener::tcp("127.0.0.1:0".parse().unwrap(), 1).unwrap().remove(0);
-    let address = listener.local_address().unwrap();
-    (listener, address)
-}
-
-fn listening(listener: Listener) -> ListenerSettings {
+fn listening(descriptor: OwnedFd) -> ListenerSettings {
     ListenerSettings {
-        descriptor: listener.into_parts().0,
+        descriptor,
         shared: false,
         handed_over: false,
         identity: None,
@@ -275,30 +270,35 @@ fn listening(listener: Listener) -> ListenerSettings {
     }
 }
 
-/// A server without a thread: it does something when the test has it turn, and nothing in between.
+/// A server without a thread: it does something when the test has it turn, and nothing in between. Its clients
+/// come by a Unix socket, where what one end does is there for the other at once.
 pub struct TurnedServer {
-    pub address: SocketAddr,
     pub shared: Arc<Mutex<Shared>>,
     pub reactor: Reactor<Http<TestService>>,
+    directory: tempfile::TempDir,
 }
 
 impl TurnedServer {
     pub fn new(config: Config) -> Self {
-        let shared = shared();
-        let (listener, address) = listener();
+        let (shared, directory) = (shared(), tempfile::tempdir().unwrap());
+        let listener = Listener::unix(&directory.path().join("s")).unwrap();
+        // Its path goes with the directory.
+        let (descriptor, path) = listener.into_parts();
+        std::mem::forget(path);
         let service = TestService { shared: Arc::clone(&shared) };
         let reactor = Reactor::new(thalweg_reactor::Config::default(), |core| {
-            Http::new(core, service, config, vec![listening(listener)])
+            Http::new(core, service, config, vec![listening(descriptor)])
         });
-        let reactor = reactor.unwrap();
-        Self { address, shared, reactor }
+        Self { shared, reactor: reactor.unwrap(), directory }
     }
 
     /// A client that the server has accepted.
     pub fn connect(&mut self) -> Client {
-        let client = Client::at(self.address);
+        let stream = UnixStream::connect(self.directory.path().join("s")).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
         self.settle();
-        client
+        // What is read and written is the same.
+        Client { stream: OwnedFd::from(stream).into(), buffer: Vec::new() }
     }
 
     /// One turn, without waiting for anything.
@@ -344,7 +344,8 @@ impl Server {
     fn start_with(config: Config, identity: Option<Identity>, spin: bool, pool: Pool) -> Self {
         let _ = thalweg_sys::process::raise_descriptors_max(20_000);
         let shared = shared();
-        let (listener, address) = listener();
+        let listener = Listener::tcp("127.0.0.1:0".parse().unwrap(), 1).unwrap().remove(0);
+        let address = listener.local_address().unwrap();
         let service = TestService { shared: Arc::clone(&shared) };
         let (sender, receiver) = channel();
         let meters = Arc::<Meters>::default();
@@ -357,7 +358,7 @@ impl Server {
                 spin_on_one: spin,
                 ..Default::default()
             };
-            let listening = ListenerSettings { identity, ..listening(listener) };
+            let listening = ListenerSettings { identity, ..listening(listener.into_parts().0) };
             let mut reactor = Reactor::new(reactor_config, |core| {
                 let http = Http::new(core, service, config, vec![listening])?;
                 Ok::<_, std::io::Error>(http.with_pool(pool).with_meters(counted))
@@ -370,7 +371,10 @@ impl Server {
     }
 
     pub fn connect(&self) -> Client {
-        Client::at(self.address)
+        let stream = TcpStream::connect(self.address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_nodelay(true).unwrap();
+        Client { stream, buffer: Vec::new() }
     }
 
     pub fn post(&self, message: Message) {
@@ -478,13 +482,6 @@ pub struct Client {
 }
 
 impl Client {
-    pub fn at(address: SocketAddr) -> Self {
-        let stream = TcpStream::connect(address).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream.set_nodelay(true).unwrap();
-        Self { stream, buffer: Vec::new() }
-    }
-
     pub fn send(&mut self, text: &str) {
         self.stream.write_all(text.as_bytes()).unwrap();
     }
