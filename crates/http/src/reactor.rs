@@ -236,8 +236,8 @@ impl<S: Service> Http<S> {
         self
     }
 
-    /// Goes by these names where a listener is for [known hosts only](ListenerSettings::known_hosts_only), beside
-    /// addresses and `localhost`.
+    /// Goes by these names, beside addresses and `localhost`, where a listener is for
+    /// [known hosts only](ListenerSettings::known_hosts_only).
     #[must_use]
     pub fn with_hosts(mut self, hosts: Arc<[String]>) -> Self {
         self.listeners.hosts = Hosts::new(hosts);

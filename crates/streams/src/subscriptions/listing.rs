@@ -2,8 +2,8 @@
 //! many links as there are streams, and the protocol has them all in one answer: so that no reactor encodes
 //! more than a few parts at once, a thread beside the reactors encodes them first, and they are kept.
 //!
-//! Invariants: parts do not overlap; a part that is there says what a description has to say of its links, for
-//! whoever changes one forgets its part ([`Listing::forget`]). Checked by the tests below and by
+//! Invariants: parts do not overlap; a part that is there says what a description has to say of its links,
+//! for whoever changes one forgets its part ([`Listing::forget`]). Checked by the tests below and by
 //! `tests/links.rs`.
 
 use super::subscription::Link;
