@@ -4,7 +4,7 @@
 //! says about the way between JSON and frames. What comes and goes is text: Python's own `json` reads and
 //! writes it. Never knows asyncio.
 
-use crate::service::{Owned, Raise, exception, fault, seconds};
+use crate::service::{Number, Owned, Raise, exception, fault, seconds, whole};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
 use std::os::fd::AsRawFd;
@@ -52,29 +52,30 @@ impl Caller {
     /// Of the service at a URL. Connects with the first call.
     #[new]
     #[pyo3(signature = (
-        url, *, deadline=Some(60.0), connections_max=8, idle_max=2, idle_for=30.0, in_flight_max=1024,
-        answer_bytes_max=64 << 20, spin=true, token=None
+        url, *, deadline=Some(Number::Fits(60.0)), connections_max=Number::Fits(8),
+        idle_max=Number::Fits(2), idle_for=Number::Fits(30.0), in_flight_max=Number::Fits(1024),
+        answer_bytes_max=Number::Fits(64 << 20), spin=true, token=None
     ))]
     #[allow(clippy::too_many_arguments, reason = "keywords")]
     fn new(
         py: Python<'_>,
         url: &str,
-        deadline: Option<f64>,
-        connections_max: usize,
-        idle_max: usize,
-        idle_for: f64,
-        in_flight_max: usize,
-        answer_bytes_max: usize,
+        deadline: Option<Number<f64>>,
+        connections_max: Number<usize>,
+        idle_max: Number<usize>,
+        idle_for: Number<f64>,
+        in_flight_max: Number<usize>,
+        answer_bytes_max: Number<usize>,
         spin: bool,
         token: Option<&str>,
     ) -> PyResult<Self> {
         let options = Options {
             deadline: deadline.map(|deadline| seconds(py, "deadline", deadline)).transpose()?,
-            connections_max,
-            idle_max,
+            connections_max: whole(py, "connections_max", connections_max)?,
+            idle_max: whole(py, "idle_max", idle_max)?,
             idle_for: seconds(py, "idle_for", idle_for)?,
-            in_flight_max,
-            answer_bytes_max,
+            in_flight_max: whole(py, "in_flight_max", in_flight_max)?,
+            answer_bytes_max: whole(py, "answer_bytes_max", answer_bytes_max)?,
             spin,
             token: token.map(Bearer::new).transpose().raise(py)?,
             ..Options::default()
@@ -95,7 +96,7 @@ impl Caller {
         batch: bool,
         notifies: bool,
         idempotent: bool,
-        deadline: Option<f64>,
+        deadline: Option<Number<f64>>,
         url: Option<&str>,
     ) -> PyResult<u64> {
         let deadline = deadline.map(|deadline| seconds(py, "deadline", deadline)).transpose()?;

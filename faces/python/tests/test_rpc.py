@@ -175,6 +175,12 @@ class Faulty(unittest.TestCase):
             with self.subTest(wrong), self.assertRaisesRegex(BadArgument, "give seconds, 0 or more and finite"):
                 SyncClient("http://127.0.0.1:1/", deadline=wrong)
 
+    def test_a_number_that_no_option_can_be_is_named(self) -> None:
+        whole = ("connections_max", "idle_max", "in_flight_max", "answer_bytes_max")
+        for name, wrong in [*((name, -1) for name in whole), ("idle_for", -1), ("deadline", 10**400)]:
+            with self.subTest(name), self.assertRaisesRegex(BadArgument, f"{name} is {wrong}: give "):
+                SyncClient("http://127.0.0.1:1/", **{name: wrong})
+
     def test_other_threads_run_while_the_host_of_another_service_is_looked_up(self) -> None:
         with tempfile.TemporaryDirectory() as directory:
             # The resolver opens this file first, and waits for what is to be read of it.

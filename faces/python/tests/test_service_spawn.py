@@ -75,3 +75,6 @@ class Starting(Place):
         plain.chmod(stat.S_IRUSR)
         with self.assertRaises(PermissionDenied):
             Spawned(plain, self.endpoint())
+        for name, wrong in (("respawn", (-1, 1.0)), ("respawn", (1, -1.0)), ("ready_within", -1), ("end_within", 10**400)):
+            with self.subTest(name), self.assertRaisesRegex(BadArgument, f"{name} is -?1.*: give "):
+                Spawned("/bin/true", self.endpoint(), **{name: wrong})

@@ -353,6 +353,25 @@ class Connecting(Place, unittest.IsolatedAsyncioTestCase):
         await self.refused(BadArgument, self.endpoint(), schema=b"short")
         await self.refused(BadArgument, self.endpoint(), connect_within=float("nan"))
 
+    async def test_numbers_that_no_option_can_be_are_named(self):
+        whole = ("in_flight_max", "unsent_bytes_max", "frame_bytes_max", "ring_bytes")
+        words = [(name, wrong) for name in whole for wrong in (-1, 1 << 64, 10**5000)]
+        words += [("connect_within", 10**400), ("deadline", 10**400), ("deadline", -1), ("reconnect", (1.0, 10**400))]
+        for name, wrong in words:
+            with self.subTest(name):
+                for connect in (SyncClient, Client.connect):
+                    with self.assertRaisesRegex(BadArgument, f"{name} is .*: give "):
+                        await connect(self.endpoint(), **{name: wrong})
+        with Background(self.endpoint()), SyncClient(self.endpoint()) as client:
+            for wrong in (-1, 1 << 32):
+                with self.assertRaisesRegex(BadArgument, f"credit is {wrong}: give "):
+                    client.stream(FIELDS_FRAME, credit=wrong)
+            for ask in (client.receive, client.cancel):
+                with self.assertRaisesRegex(BadArgument, "call is -1: give "):
+                    ask(-1)
+            with self.assertRaisesRegex(TypeError, "str"):
+                client.stream(FIELDS_FRAME, credit="1")
+
     def test_another_user(self):
         with Background(self.endpoint()):
             os.chmod(self.directory, 0o755)

@@ -6,7 +6,7 @@
 
 use super::error::{Raise, exception, fault};
 use super::owned::{Owned, Unavailable};
-use super::seconds;
+use super::{Number, seconds, whole};
 use crate::hearing;
 use crate::payload::Payload;
 use parking_lot::Mutex;
@@ -122,7 +122,7 @@ impl Connection {
     fn begin_call(
         &self,
         request: &Bound<'_, PyAny>,
-        deadline: Option<f64>,
+        deadline: Option<Number<f64>>,
         options: CallOptions,
     ) -> PyResult<CallId> {
         let py = request.py();
@@ -137,24 +137,25 @@ impl Connection {
     /// Begins to connect.
     #[new]
     #[pyo3(signature = (
-        endpoint, *, schema=None, connect_within=5.0, deadline=None, in_flight_max=1024, unsent_bytes_max=64 << 20,
-        frame_bytes_max=16 << 20, shared=false, ring_bytes=0, spin=true, reconnect=None, plain=false,
-        same_user_only=true
+        endpoint, *, schema=None, connect_within=Number::Fits(5.0), deadline=None,
+        in_flight_max=Number::Fits(1024), unsent_bytes_max=Number::Fits(64 << 20),
+        frame_bytes_max=Number::Fits(16 << 20), shared=false, ring_bytes=Number::Fits(0), spin=true,
+        reconnect=None, plain=false, same_user_only=true
     ))]
     #[allow(clippy::too_many_arguments, reason = "keywords")]
     fn new(
         py: Python<'_>,
         endpoint: &str,
         schema: Option<&[u8]>,
-        connect_within: f64,
-        deadline: Option<f64>,
-        in_flight_max: u32,
-        unsent_bytes_max: usize,
-        frame_bytes_max: u32,
+        connect_within: Number<f64>,
+        deadline: Option<Number<f64>>,
+        in_flight_max: Number<u32>,
+        unsent_bytes_max: Number<usize>,
+        frame_bytes_max: Number<u32>,
         shared: bool,
-        ring_bytes: u32,
+        ring_bytes: Number<u32>,
         spin: bool,
-        reconnect: Option<(f64, f64)>,
+        reconnect: Option<(Number<f64>, Number<f64>)>,
         plain: bool,
         same_user_only: bool,
     ) -> PyResult<Self> {
@@ -169,11 +170,11 @@ impl Connection {
             schema: super::schema(py, schema)?,
             connect_within: seconds(py, "connect_within", connect_within)?,
             deadline: deadline.map(|deadline| seconds(py, "deadline", deadline)).transpose()?,
-            in_flight_max,
-            unsent_bytes_max,
-            frame_bytes_max,
+            in_flight_max: whole(py, "in_flight_max", in_flight_max)?,
+            unsent_bytes_max: whole(py, "unsent_bytes_max", unsent_bytes_max)?,
+            frame_bytes_max: whole(py, "frame_bytes_max", frame_bytes_max)?,
             shared,
-            ring_bytes,
+            ring_bytes: whole(py, "ring_bytes", ring_bytes)?,
             spin,
             reconnect,
             plain,
@@ -206,7 +207,7 @@ impl Connection {
     /// Queues a request that one frame answers, and names its call. It leaves with the next flush, turn or
     /// wait.
     #[pyo3(signature = (request, deadline=None))]
-    fn call(&self, request: &Bound<'_, PyAny>, deadline: Option<f64>) -> PyResult<u64> {
+    fn call(&self, request: &Bound<'_, PyAny>, deadline: Option<Number<f64>>) -> PyResult<u64> {
         self.begin_call(request, deadline, UNARY).map(CallId::number)
     }
 
@@ -215,16 +216,19 @@ impl Connection {
     fn stream(
         &self,
         request: &Bound<'_, PyAny>,
-        deadline: Option<f64>,
-        credit: Option<u32>,
+        deadline: Option<Number<f64>>,
+        credit: Option<Number<u32>>,
     ) -> PyResult<u64> {
+        let credit = credit.map(|credit| whole(request.py(), "credit", credit)).transpose()?;
         let options = CallOptions { credit, ..CallOptions::default() };
         self.begin_call(request, deadline, options).map(CallId::number)
     }
 
     /// Cancels the call, which still ends: the answer is not awaited any more.
-    fn cancel(&self, py: Python<'_>, call: u64) {
-        self.say(py, |client| client.cancel(CallId::from_number(call)));
+    fn cancel(&self, py: Python<'_>, call: Number<u64>) -> PyResult<()> {
+        let call = CallId::from_number(whole(py, "call", call)?);
+        self.say(py, |client| client.cancel(call));
+        Ok(())
     }
 
     /// Cancels the call and never says anything of it again. Never waits, since finalizers may not: while
@@ -270,7 +274,7 @@ impl Connection {
 
     /// Calls and waits for the answer.
     #[pyo3(signature = (request, deadline=None))]
-    fn ask(&self, request: &Bound<'_, PyAny>, deadline: Option<f64>) -> PyResult<Py<PyAny>> {
+    fn ask(&self, request: &Bound<'_, PyAny>, deadline: Option<Number<f64>>) -> PyResult<Py<PyAny>> {
         let py = request.py();
         let call = self.begin_call(request, deadline, UNARY)?;
         let event = self.await_event(py, call).inspect_err(|_| self.say(py, |client| client.forget(call)))?;
@@ -278,8 +282,9 @@ impl Connection {
     }
 
     /// Waits for what comes next of a call: whether it is the end, and the frame.
-    fn wait(&self, py: Python<'_>, call: u64) -> PyResult<(bool, Py<PyAny>)> {
-        Self::answer(py, self.await_event(py, CallId::from_number(call))?)
+    fn wait(&self, py: Python<'_>, call: Number<u64>) -> PyResult<(bool, Py<PyAny>)> {
+        let call = CallId::from_number(whole(py, "call", call)?);
+        Self::answer(py, self.await_event(py, call)?)
     }
 
     /// Whether anything will come, or has come and was not taken, of a call: one whose wait failed may go on.

@@ -3,7 +3,7 @@
 use super::error::Raise;
 use super::owned::Owned;
 use super::reply::Replies;
-use super::{endpoint, schema, seconds};
+use super::{Number, endpoint, schema, seconds, whole};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
 use std::os::fd::AsRawFd;
@@ -43,9 +43,11 @@ impl Listener {
     /// Listens. Clients may connect from here on; they are served by turns.
     #[new]
     #[pyo3(signature = (
-        endpoints, *, schema=None, error_tag="ErrorResponse", frame_bytes_max=16 << 20, ring_bytes_max=4 << 20,
-        clients_max=65_000, in_flight_max=1024, in_flight_bytes_max=64 << 20, unsent_bytes_max=4 << 20,
-        stream_credit=64, spin=true, drain_grace=5.0, same_user_only=true
+        endpoints, *, schema=None, error_tag="ErrorResponse", frame_bytes_max=Number::Fits(16 << 20),
+        ring_bytes_max=Number::Fits(4 << 20), clients_max=Number::Fits(65_000),
+        in_flight_max=Number::Fits(1024), in_flight_bytes_max=Number::Fits(64 << 20),
+        unsent_bytes_max=Number::Fits(4 << 20), stream_credit=Number::Fits(64), spin=true,
+        drain_grace=Number::Fits(5.0), same_user_only=true
     ))]
     #[allow(clippy::too_many_arguments, reason = "keywords")]
     fn new(
@@ -53,28 +55,28 @@ impl Listener {
         endpoints: Vec<String>,
         schema: Option<&[u8]>,
         error_tag: &str,
-        frame_bytes_max: u32,
-        ring_bytes_max: u32,
-        clients_max: u32,
-        in_flight_max: u32,
-        in_flight_bytes_max: usize,
-        unsent_bytes_max: usize,
-        stream_credit: u32,
+        frame_bytes_max: Number<u32>,
+        ring_bytes_max: Number<u32>,
+        clients_max: Number<u32>,
+        in_flight_max: Number<u32>,
+        in_flight_bytes_max: Number<usize>,
+        unsent_bytes_max: Number<usize>,
+        stream_credit: Number<u32>,
         spin: bool,
-        drain_grace: f64,
+        drain_grace: Number<f64>,
         same_user_only: bool,
     ) -> PyResult<Self> {
         let endpoints = endpoints.iter().map(|path| endpoint(py, path)).collect::<PyResult<Vec<_>>>()?;
         let options = ServerOptions {
             schema: self::schema(py, schema)?,
             error_tag: error_tag.to_owned().into(),
-            frame_bytes_max,
-            ring_bytes_max,
-            clients_max,
-            in_flight_max,
-            in_flight_bytes_max,
-            unsent_bytes_max,
-            stream_credit,
+            frame_bytes_max: whole(py, "frame_bytes_max", frame_bytes_max)?,
+            ring_bytes_max: whole(py, "ring_bytes_max", ring_bytes_max)?,
+            clients_max: whole(py, "clients_max", clients_max)?,
+            in_flight_max: whole(py, "in_flight_max", in_flight_max)?,
+            in_flight_bytes_max: whole(py, "in_flight_bytes_max", in_flight_bytes_max)?,
+            unsent_bytes_max: whole(py, "unsent_bytes_max", unsent_bytes_max)?,
+            stream_credit: whole(py, "stream_credit", stream_credit)?,
             spin,
             drain_grace: seconds(py, "drain_grace", drain_grace)?,
             same_user_only,
@@ -108,7 +110,7 @@ impl Listener {
     /// As `turn`, and waits for something to come, a second at most, other threads running meanwhile and
     /// signals being handled.
     #[pyo3(signature = (seconds=None))]
-    fn wait<'py>(&self, py: Python<'py>, seconds: Option<f64>) -> PyResult<Bound<'py, PyList>> {
+    fn wait<'py>(&self, py: Python<'py>, seconds: Option<Number<f64>>) -> PyResult<Bound<'py, PyList>> {
         let most = seconds.map(|timeout| super::seconds(py, "seconds", timeout)).transpose()?;
         let until = Instant::now() + most.unwrap_or(SLEEP_MAX).min(SLEEP_MAX);
         let turned = self.server.detached(py, |server| server.turn(Wait::Until(until)));

@@ -9,11 +9,13 @@
 mod connection;
 mod error;
 mod listener;
+mod numbers;
 mod owned;
 mod reply;
 mod spawned;
 
 pub(crate) use error::{Raise, exception, fault};
+pub(crate) use numbers::{Number, seconds, whole};
 pub(crate) use owned::{Owned, Unavailable};
 
 use connection::Connection;
@@ -22,7 +24,6 @@ use reply::Reply;
 use spawned::Program;
 
 use pyo3::prelude::*;
-use std::time::Duration;
 use thalweg_transport::Endpoint;
 use thalweg_wire::fault::Fault;
 use thalweg_wire::frame::SchemaHash;
@@ -48,12 +49,4 @@ fn schema(py: Python<'_>, hash: Option<&[u8]>) -> PyResult<SchemaHash> {
     let wrong =
         |_| error::fault(py, Fault::BadArgument, format!("a schema's hash has 32 bytes, not {}", hash.len()));
     hash.try_into().map_err(wrong)
-}
-
-/// A number of seconds.
-pub(crate) fn seconds(py: Python<'_>, name: &str, value: f64) -> PyResult<Duration> {
-    let wrong = |_| {
-        error::fault(py, Fault::BadArgument, format!("{name} is {value}: give seconds, 0 or more and finite"))
-    };
-    Duration::try_from_secs_f64(value).map_err(wrong)
 }

@@ -2,7 +2,7 @@
 
 use super::error::Raise;
 use super::owned::Owned;
-use super::{endpoint, seconds};
+use super::{Number, endpoint, seconds, whole};
 use pyo3::prelude::*;
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -26,8 +26,8 @@ impl Program {
     /// Starts it and waits until its endpoint answers, other threads running meanwhile.
     #[new]
     #[pyo3(signature = (
-        program, endpoint, *, arguments=Vec::new(), environment=HashMap::new(), directory=None, log=None, ready_within=10.0,
-        plain=false, pipes=false, end_within=5.0, respawn=None
+        program, endpoint, *, arguments=Vec::new(), environment=HashMap::new(), directory=None, log=None,
+        ready_within=Number::Fits(10.0), plain=false, pipes=false, end_within=Number::Fits(5.0), respawn=None
     ))]
     #[allow(clippy::too_many_arguments, reason = "keywords")]
     fn new(
@@ -38,16 +38,19 @@ impl Program {
         environment: HashMap<OsString, OsString>,
         directory: Option<PathBuf>,
         log: Option<PathBuf>,
-        ready_within: f64,
+        ready_within: Number<f64>,
         plain: bool,
         pipes: bool,
-        end_within: f64,
-        respawn: Option<(u32, f64)>,
+        end_within: Number<f64>,
+        respawn: Option<(Number<u32>, Number<f64>)>,
     ) -> PyResult<Self> {
         let endpoint = self::endpoint(py, endpoint)?;
         let respawn = match respawn {
             None => Respawn::Never,
-            Some((most, within)) => Respawn::Limited { most, within: seconds(py, "respawn", within)? },
+            Some((most, within)) => Respawn::Limited {
+                most: whole(py, "respawn", most)?,
+                within: seconds(py, "respawn", within)?,
+            },
         };
         let options = SpawnOptions {
             arguments,
