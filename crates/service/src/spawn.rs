@@ -20,7 +20,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use thalweg_reactor::Wait;
 use thalweg_sys::child::{Child, Program, log_bytes, log_tail};
-use thalweg_sys::socket;
+use thalweg_sys::socket::{self, SLEEP_MAX};
 use thalweg_transport::Endpoint;
 use thalweg_wire::fault::Fault;
 
@@ -137,6 +137,20 @@ impl Spawned {
         endpoint: Endpoint,
         options: SpawnOptions,
     ) -> Result<Self, Error> {
+        Self::start_interruptible(program, endpoint, options, &mut || false)
+    }
+
+    /// The same, unless it is `interrupted`: that is asked before every sleep, none of which outlasts a
+    /// signal or a second. Once it says so, the program is killed.
+    ///
+    /// # Errors
+    /// As [`Spawned::start`]; [`Fault::Cancelled`]: it was interrupted.
+    pub fn start_interruptible(
+        program: impl Into<OsString>,
+        endpoint: Endpoint,
+        options: SpawnOptions,
+        interrupted: &mut dyn FnMut() -> bool,
+    ) -> Result<Self, Error> {
         let mut spawned = Self {
             program: program.into(),
             endpoint,
@@ -148,7 +162,7 @@ impl Spawned {
             exit: None,
             stopped: false,
         };
-        spawned.launch()?;
+        spawned.launch(&mut Patience::new(interrupted))?;
         Ok(spawned)
     }
 
@@ -178,6 +192,17 @@ impl Spawned {
     /// [`Fault::NoServer`]: it ended, and stays so; [`Fault::Closed`]: it was stopped; as [`Spawned::start`]
     /// when a new one did not come up.
     pub fn tend(&mut self) -> Result<ProgramEvent, Error> {
+        self.tend_interruptible(&mut || false)
+    }
+
+    /// The same, unless it is interrupted while a new one comes up: see [`Spawned::start_interruptible`].
+    ///
+    /// # Errors
+    /// As [`Spawned::tend`]; [`Fault::Cancelled`]: it was interrupted.
+    pub fn tend_interruptible(
+        &mut self,
+        interrupted: &mut dyn FnMut() -> bool,
+    ) -> Result<ProgramEvent, Error> {
         if self.stopped {
             return Err(Error::new(Fault::Closed, "the program was stopped"));
         }
@@ -200,7 +225,7 @@ impl Spawned {
             return Err(self.ended(exit, &format!(", {most} times within {} s", within.as_secs_f64())));
         }
         self.respawns.push_back(now);
-        self.launch()?;
+        self.launch(&mut Patience::new(interrupted))?;
         Ok(ProgramEvent::Respawned(exit))
     }
 
@@ -222,9 +247,18 @@ impl Spawned {
     /// # Errors
     /// As [`Spawned::start`].
     pub fn restart(&mut self) -> Result<(), Error> {
-        self.stop()?;
+        self.restart_interruptible(&mut || false)
+    }
+
+    /// The same, unless it is interrupted: see [`Spawned::start_interruptible`]. None runs then.
+    ///
+    /// # Errors
+    /// As [`Spawned::start_interruptible`].
+    pub fn restart_interruptible(&mut self, interrupted: &mut dyn FnMut() -> bool) -> Result<(), Error> {
+        let mut patience = Patience::new(interrupted);
+        self.end(&mut patience)?;
         self.stopped = false;
-        self.launch()
+        self.launch(&mut patience)
     }
 
     /// Asks the program to end, and kills it when it has not within [`SpawnOptions::end_within`]; how it
@@ -233,15 +267,34 @@ impl Spawned {
     /// # Errors
     /// The operating system failed.
     pub fn stop(&mut self) -> Result<Option<Exit>, Error> {
+        self.stop_interruptible(&mut || false)
+    }
+
+    /// The same. Once it is interrupted, the program has no more time and is killed: see
+    /// [`Spawned::start_interruptible`].
+    ///
+    /// # Errors
+    /// As [`Spawned::stop`].
+    pub fn stop_interruptible(
+        &mut self,
+        interrupted: &mut dyn FnMut() -> bool,
+    ) -> Result<Option<Exit>, Error> {
+        self.end(&mut Patience::new(interrupted))
+    }
+
+    fn end(&mut self, patience: &mut Patience<'_>) -> Result<Option<Exit>, Error> {
         self.duplex = None;
         self.stopped = true;
         if let Some(mut child) = self.child.take() {
-            self.exit = end(&mut child, self.options.end_within)?;
+            self.exit = end(&mut child, self.options.end_within, patience)?;
         }
         Ok(self.exit)
     }
 
-    fn launch(&mut self) -> Result<(), Error> {
+    fn launch(&mut self, patience: &mut Patience<'_>) -> Result<(), Error> {
+        if patience.is_over() {
+            return Err(interrupted());
+        }
         self.ensure_free()?;
         let options = &self.options;
         self.log_from = options.log.as_deref().map_or(0, log_bytes);
@@ -259,8 +312,8 @@ impl Spawned {
             standard,
         };
         let mut child = Child::start(program).map_err(|error| self.not_started(error))?;
-        if let Err(mut unready) = self.await_ready(&mut child) {
-            match end(&mut child, self.options.end_within) {
+        if let Err(mut unready) = self.await_ready(&mut child, patience) {
+            match end(&mut child, self.options.end_within, patience) {
                 Ok(exit) => self.exit = exit,
                 Err(error) => drop(write!(unready.detail, "\nwhat became of it cannot be learned: {error}")),
             }
@@ -284,7 +337,7 @@ impl Spawned {
     }
 
     /// Waits until the endpoint answers or the child ended.
-    fn await_ready(&self, child: &mut Child) -> Result<(), Error> {
+    fn await_ready(&self, child: &mut Child, patience: &mut Patience<'_>) -> Result<(), Error> {
         if self.endpoint == Endpoint::Stdio {
             return Ok(());
         }
@@ -311,8 +364,10 @@ impl Spawned {
                 let fault = if late { Fault::ConnectTimeout } else { error.fault };
                 return Err(Error::new(fault, format!("{}{source}{}", error.detail, self.tail())));
             }
-            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
-            socket::wait_either(client.descriptor()?, child.as_fd(), left)?;
+            if patience.is_over() {
+                return Err(interrupted());
+            }
+            socket::wait_either(client.descriptor()?, child.as_fd(), Some(sleep_until(until)))?;
         }
     }
 
@@ -372,14 +427,52 @@ fn piped() -> io::Result<Ends> {
     Ok((ours, (their_input.into(), their_output.into())))
 }
 
-/// Asks a child to end, then makes it.
-fn end(child: &mut Child, within: Duration) -> Result<Option<Exit>, Error> {
-    child.terminate()?;
-    if let Some(exit) = child.wait(Some(within))? {
-        return Ok(Some(exit));
+/// How long to sleep now until then: not so long that an interrupt which ended no sleep goes unnoticed.
+fn sleep_until(then: Option<Instant>) -> Duration {
+    then.map_or(SLEEP_MAX, |then| then.saturating_duration_since(Instant::now()).min(SLEEP_MAX))
+}
+
+/// Asks a child to end, then makes it: when it has not in time, or nobody waits that long.
+fn end(child: &mut Child, within: Duration, patience: &mut Patience<'_>) -> Result<Option<Exit>, Error> {
+    if !patience.is_over() {
+        child.terminate()?;
+    }
+    // A moment that no clock reaches is none.
+    let until = Instant::now().checked_add(within);
+    loop {
+        if let Some(exit) = child.wait(Some(Duration::ZERO))? {
+            return Ok(Some(exit));
+        }
+        let left = sleep_until(until);
+        if left.is_zero() || patience.is_over() {
+            break;
+        }
+        socket::wait(child.as_fd(), false, Some(left))?;
     }
     child.kill()?;
     Ok(child.wait(None)?)
+}
+
+/// Whether to go on waiting: who is interrupted is not asked again.
+struct Patience<'a> {
+    interrupted: &'a mut dyn FnMut() -> bool,
+    is_over: bool,
+}
+
+impl<'a> Patience<'a> {
+    fn new(interrupted: &'a mut dyn FnMut() -> bool) -> Self {
+        Self { interrupted, is_over: false }
+    }
+
+    fn is_over(&mut self) -> bool {
+        self.is_over = self.is_over || (self.interrupted)();
+        self.is_over
+    }
+}
+
+#[cold]
+fn interrupted() -> Error {
+    Error::new(Fault::Cancelled, "waiting for the program was interrupted")
 }
 
 impl Drop for Spawned {

@@ -226,6 +226,32 @@ fn one_that_does_not_do_as_it_should_is_restarted() {
 }
 
 #[test]
+fn who_is_interrupted_waits_no_longer_and_leaves_no_program() {
+    let long = Duration::from_secs(600);
+    let place = Place::new();
+    let mut asked = 0;
+    // Once before it starts, and once while it waits.
+    let started = Spawned::start_interruptible(
+        this(),
+        place.endpoint(),
+        SpawnOptions { ready_within: long, end_within: long, ..acting("mute", &place.path) },
+        &mut || {
+            asked += 1;
+            asked > 1
+        },
+    );
+    assert_eq!((started.unwrap_err().fault, asked), (Fault::Cancelled, 2));
+
+    let deaf = place.shell("trap '' TERM; while :; do sleep 0.01; done");
+    let deaf = SpawnOptions { end_within: long, ..deaf };
+    let mut service = Spawned::start("sh", Endpoint::Stdio, deaf).unwrap();
+    assert_eq!(service.restart_interruptible(&mut || true).unwrap_err().fault, Fault::Cancelled);
+    assert_eq!((service.process(), service.exit()), (None, Some(Exit::Signal(9))), "none was started anew");
+    service.restart().unwrap();
+    assert_eq!(service.stop_interruptible(&mut || true).unwrap(), Some(Exit::Signal(9)));
+}
+
+#[test]
 fn one_that_speaks_over_its_standard_input_and_output_has_one_connection() {
     for pipes in [false, true] {
         speaks_over_standard_streams(pipes);

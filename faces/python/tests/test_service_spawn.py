@@ -5,6 +5,7 @@ import signal
 import stat
 import sys
 import unittest
+import warnings
 from pathlib import Path
 
 from service_support import FIELDS_FRAME, ROOT, Place
@@ -67,6 +68,16 @@ class Starting(Place):
         spawned.restart()
         self.serves()
 
+    def test_one_that_nothing_refers_to_any_more_is_ended_and_said(self):
+        spawned = Spawned(sys.executable, self.endpoint(), arguments=[SERVER, self.endpoint()], ready_within=60)
+        process = spawned.process
+        with self.assertWarnsRegex(ResourceWarning, "unclosed program"):
+            del spawned
+        self.assertRaises(ProcessLookupError, os.kill, process, 0)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            Spawned(sys.executable, self.endpoint(), arguments=[SERVER, self.endpoint()], ready_within=60).stop()
+
     def test_what_is_no_program(self):
         with self.assertRaises(BadArgument):
             Spawned(self.directory / "missing", self.endpoint())
@@ -78,3 +89,76 @@ class Starting(Place):
         for name, wrong in (("respawn", (-1, 1.0)), ("respawn", (1, -1.0)), ("ready_within", -1), ("end_within", 10**400)):
             with self.subTest(name), self.assertRaisesRegex(BadArgument, f"{name} is -?1.*: give "):
                 Spawned("/bin/true", self.endpoint(), **{name: wrong})
+
+
+class Heard(Exception):
+    """What the handler of a signal raises."""
+
+
+class Hearing(Place):
+    """Whatever waits for a program hears signals: each test would otherwise take as long as it lets the program take."""
+
+    PATIENCE = 60.0
+
+    def setUp(self) -> None:
+        super().setUp()
+
+        def heard(*_):
+            raise Heard
+
+        self.addCleanup(signal.signal, signal.SIGUSR1, signal.signal(signal.SIGUSR1, heard))
+        self.pid = self.directory / "pid"
+
+    def mute(self) -> list[str]:
+        """Writes down its number, signals its parent, and answers nobody."""
+        said = f"import os, signal, time; open({str(self.pid)!r}, 'w').write(str(os.getpid())); "
+        return ["-c", said + "os.kill(os.getppid(), signal.SIGUSR1); time.sleep(3600)"]
+
+    def deaf(self) -> list[str]:
+        """Serves, signals its parent when it is asked to end, and ends by another signal."""
+        told = "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM, signal.SIGUSR2])\n"
+        told += "def tell():\n    signal.sigwait([signal.SIGTERM])\n    os.kill(os.getppid(), signal.SIGUSR1)\n"
+        told += "    signal.sigwait([signal.SIGUSR2])\n    os._exit(7)\n"
+        told += "threading.Thread(target=tell, daemon=True).start()\n"
+        run = f"sys.path.insert(0, {str(Path(SERVER).parent)!r})\nimport asyncio, server\nasyncio.run(server.main(sys.argv[1]))"
+        return ["-c", "import os, signal, sys, threading\n" + told + run, self.endpoint()]
+
+    def start(self, arguments: list[str], **options) -> Spawned:
+        options = {"ready_within": self.PATIENCE, "end_within": self.PATIENCE, **options}
+        return Spawned(sys.executable, self.endpoint(), arguments=arguments, log=self.directory / "log", **options)
+
+    def assert_gone(self) -> None:
+        self.assertRaises(ProcessLookupError, os.kill, int(self.pid.read_text()), 0)
+
+    def test_a_start_is_over_when_a_handler_raises_and_the_program_is_gone(self):
+        with self.assertRaises(Heard):
+            self.start(self.mute())
+        self.assert_gone()
+
+    def test_so_is_a_stop(self):
+        spawned = self.start(self.deaf())
+        self.assertRaises(Heard, spawned.stop)
+        self.assertEqual((spawned.exit, spawned.process, spawned.stop()), (-signal.SIGKILL, None, -signal.SIGKILL))
+
+    def test_so_is_a_restart_and_none_runs_then(self):
+        spawned = self.start(self.deaf())
+        self.assertRaises(Heard, spawned.restart)
+        self.assertEqual((spawned.exit, spawned.process), (-signal.SIGKILL, None))
+        self.assertFalse(self.pid.exists())
+
+    def test_a_handler_is_refused_what_is_waited_for(self):
+        spawned = self.start(self.deaf())
+        signal.signal(signal.SIGUSR1, lambda *_: spawned.stop())
+        self.assertRaisesRegex(RuntimeError, "in the middle of another call", spawned.stop)
+        self.assertEqual(spawned.exit, -signal.SIGKILL)
+
+    def test_a_handler_that_raises_nothing_ends_no_wait_and_runs_meanwhile(self):
+        signal.signal(signal.SIGUSR1, lambda *_: self.pid.touch())
+        says = "import os, signal, sys, time\nos.kill(os.getppid(), signal.SIGUSR1)\n"
+        says += f"while not os.path.exists({str(self.pid)!r}):\n    time.sleep(0.01)\nsys.exit(3)"
+        self.assertRaisesRegex(NoServer, "code 3", self.start, ["-c", says])
+
+        spawned = self.start(self.deaf())
+        process = spawned.process
+        signal.signal(signal.SIGUSR1, lambda *_: os.kill(process, signal.SIGUSR2))
+        self.assertEqual(spawned.stop(), 7)

@@ -2,7 +2,8 @@
 //!
 //! Another thread that wants it meanwhile waits without the interpreter's lock, which the first may need to
 //! go on. The same thread can come back too: to make an object for Python may run the garbage collector, and
-//! that any finalizer. It is refused, because what it wants is being changed.
+//! that any finalizer; and while a program is waited for, signals are handled. It is refused, because what it
+//! wants is being changed.
 //!
 //! In a child after a fork it is neither used nor dropped: what is taken off the kernel's list there the
 //! parent misses too, and the paths lead to the parent's sockets.
@@ -36,7 +37,9 @@ impl Unavailable {
     pub(crate) fn raise(&self, py: Python<'_>) -> PyErr {
         match self {
             Self::Closed => fault(py, Fault::Closed, "it was closed here"),
-            Self::Busy => PyRuntimeError::new_err("called from a finalizer, in the middle of another call"),
+            Self::Busy => PyRuntimeError::new_err(
+                "called by a finalizer or the handler of a signal, in the middle of another call",
+            ),
             Self::Elsewhere => PyRuntimeError::new_err(
                 "it belongs to the process that made it: after a fork, make a new one",
             ),
@@ -102,12 +105,13 @@ impl<T: Send> Owned<T> {
         py: Python<'_>,
         task: impl FnOnce(&mut T) -> R + Send,
     ) -> Result<R, Unavailable> {
-        let inner = self.ours().ok_or(Unavailable::Elsewhere)?;
-        py.detach(|| {
-            let guard = inner.lock();
-            let Ok(mut inner) = guard.try_borrow_mut() else { return Err(Unavailable::Busy) };
-            inner.as_mut().map(task).ok_or(Unavailable::Closed)
-        })
+        let lent = self.lend()?;
+        py.detach(|| lent.with(task))
+    }
+
+    /// The same for a caller that gives the interpreter's lock away itself.
+    pub(crate) fn lend(&self) -> Result<Lent<'_, T>, Unavailable> {
+        self.ours().map(Lent).ok_or(Unavailable::Elsewhere)
     }
 
     /// Ends it; nothing that is another process's.
@@ -116,6 +120,18 @@ impl<T: Send> Owned<T> {
         let inner = guard.try_borrow_mut().ok().and_then(|mut inner| inner.take());
         drop(guard);
         drop(inner);
+    }
+}
+
+/// What is this process's, to be waited for without the interpreter's lock.
+pub(crate) struct Lent<'a, T>(&'a Lock<T>);
+
+impl<T> Lent<'_, T> {
+    /// Does something with it, once nobody else does.
+    pub(crate) fn with<R>(&self, task: impl FnOnce(&mut T) -> R) -> Result<R, Unavailable> {
+        let guard = self.0.lock();
+        let Ok(mut inner) = guard.try_borrow_mut() else { return Err(Unavailable::Busy) };
+        inner.as_mut().map(task).ok_or(Unavailable::Closed)
     }
 }
 

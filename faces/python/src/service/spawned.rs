@@ -1,13 +1,16 @@
 //! A service's program, started and watched for Python.
+//!
+//! Whatever waits for it hears signals: when a handler raises, the program is killed and nothing waits any
+//! more.
 
 use super::error::Raise;
-use super::owned::Owned;
+use super::owned::{Owned, Unavailable};
 use super::{Number, endpoint, seconds, whole};
 use pyo3::prelude::*;
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
-use thalweg_service::{Exit, ProgramEvent, Respawn, SpawnOptions, Spawned};
+use thalweg_service::{Error, Exit, ProgramEvent, Respawn, SpawnOptions, Spawned};
 
 /// A program that serves an endpoint.
 #[pyclass(module = "thalweg", frozen)]
@@ -18,6 +21,33 @@ fn code(exit: Exit) -> i32 {
     match exit {
         Exit::Code(code) => code,
         Exit::Signal(number) => -number,
+    }
+}
+
+/// Does something that may wait, while other threads run and signals are handled; what a handler raised.
+fn hearing<R: Send>(py: Python<'_>, task: impl FnOnce(&mut dyn FnMut() -> bool) -> R + Send) -> PyResult<R> {
+    let mut raised = Ok(());
+    let done = py.detach(|| {
+        task(&mut || {
+            raised = Python::attach(|py| py.check_signals());
+            raised.is_err()
+        })
+    });
+    raised.map(|()| done)
+}
+
+impl Program {
+    fn hearing<R: Send>(
+        &self,
+        py: Python<'_>,
+        task: impl FnOnce(&mut Spawned, &mut dyn FnMut() -> bool) -> Result<R, Error> + Send,
+    ) -> PyResult<Option<R>> {
+        let Ok(lent) = self.0.lend() else { return Ok(None) };
+        let done = hearing(py, |interrupted| lent.with(|spawned| task(spawned, interrupted)))?;
+        match done {
+            Err(busy @ Unavailable::Busy) => Err(busy.raise(py)),
+            done => done.ok().transpose().raise(py),
+        }
     }
 }
 
@@ -63,15 +93,20 @@ impl Program {
             end_within: seconds(py, "end_within", end_within)?,
             respawn,
         };
-        let started = py.detach(|| Spawned::start(program, endpoint, options)).raise(py)?;
-        py.check_signals()?;
+        let started =
+            hearing(py, |interrupted| Spawned::start_interruptible(program, endpoint, options, interrupted))?;
+        let mut started = started.raise(py)?;
+        if let Err(raised) = py.check_signals() {
+            py.detach(|| drop(started.stop_interruptible(&mut || true)));
+            return Err(raised);
+        }
         Ok(Self(Owned::new(started)))
     }
 
     /// Looks whether it still runs, and starts it anew if it does not and may be: how the one before had
     /// ended, if so.
     fn tend(&self, py: Python<'_>) -> PyResult<Option<i32>> {
-        let tended = self.0.detached(py, Spawned::tend).ok().transpose().raise(py)?;
+        let tended = self.hearing(py, |spawned, interrupted| spawned.tend_interruptible(interrupted))?;
         Ok(tended.and_then(|tended| match tended {
             ProgramEvent::Running => None,
             ProgramEvent::Respawned(exit) => Some(code(exit)),
@@ -80,12 +115,12 @@ impl Program {
 
     /// Ends it, by force if need be, and starts it anew.
     fn restart(&self, py: Python<'_>) -> PyResult<()> {
-        self.0.detached(py, Spawned::restart).ok().transpose().raise(py).map(drop)
+        self.hearing(py, |spawned, interrupted| spawned.restart_interruptible(interrupted)).map(drop)
     }
 
     /// Asks it to end, and kills it when it does not; how it ended.
     fn stop(&self, py: Python<'_>) -> PyResult<Option<i32>> {
-        let exit = self.0.detached(py, Spawned::stop).ok().transpose().raise(py)?;
+        let exit = self.hearing(py, |spawned, interrupted| spawned.stop_interruptible(interrupted))?;
         Ok(exit.flatten().map(code))
     }
 

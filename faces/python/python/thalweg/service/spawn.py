@@ -1,7 +1,9 @@
 """Starting a service's program, and ending it for certain."""
 
+import contextlib
 import os
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 
 from .._native import Program
 from ..scope import Scope
@@ -11,7 +13,9 @@ class Spawned(Scope):
     """A program that serves an endpoint, started and watched from here.
 
     It is ready when its endpoint answers. It is killed when the thread that started it ends, so start it from one that lives as
-    long as it should. Waiting for it blocks the calling thread alone.
+    long as it should. Waiting for it blocks the calling thread alone, and hears signals: when a handler raises, as that of Ctrl-C
+    does, the program is killed and the wait is over. One that was not stopped and that nothing refers to any more issues a
+    `ResourceWarning` and is ended.
     """
 
     def __init__(
@@ -87,3 +91,10 @@ class Spawned(Scope):
     def close(self) -> None:
         """Ends it as `stop` does: what `with` does at the end of its block."""
         self.stop()
+
+    def __del__(self, _warn: Callable[..., None] = warnings.warn) -> None:
+        # What was never started has none, and in a child after a fork it is the parent's.
+        with contextlib.suppress(AttributeError, RuntimeError):
+            if self.process is not None:
+                _warn(f"unclosed program {self!r}", ResourceWarning, source=self)
+                self.stop()
