@@ -147,6 +147,13 @@ impl Client {
         }
     }
 
+    /// The same, begun as by [`Client::begin`].
+    pub(crate) fn begin_over(duplex: Duplex, options: ClientOptions) -> Result<Self, Error> {
+        let options = options.checked()?;
+        let connection = Connection::Dialing(Dialer::over(duplex, &options)?);
+        Ok(Self::with(None, options, connection))
+    }
+
     fn up(endpoint: Option<Endpoint>, options: ClientOptions, dialed: Dialed) -> Self {
         let mut client = Self::with(endpoint, options, Connection::Up(dialed.link));
         client.session.welcome(dialed.credit);

@@ -238,8 +238,24 @@ impl Spawned {
         if self.endpoint != Endpoint::Stdio {
             return Client::connect(&self.endpoint, options);
         }
+        Client::over_duplex(self.take_duplex()?, options)
+    }
+
+    /// Begins to connect to the program, as [`Client::begin`] does, and does not tend it. Over its standard
+    /// input and output, once.
+    ///
+    /// # Errors
+    /// [`Fault::BadArgument`]; [`Fault::NoServer`] where its standard input and output are connected already.
+    pub fn begin_connecting(&mut self, options: ClientOptions) -> Result<Client, Error> {
+        if self.endpoint != Endpoint::Stdio {
+            return Client::begin(&self.endpoint, options);
+        }
+        Client::begin_over(self.take_duplex()?, options)
+    }
+
+    fn take_duplex(&mut self) -> Result<Duplex, Error> {
         let spoken = || Error::new(Fault::NoServer, "its standard input and output are connected already");
-        Client::over_duplex(self.duplex.take().ok_or_else(spoken)?, options)
+        self.duplex.take().ok_or_else(spoken)
     }
 
     /// Ends one that does not do as it should and starts it anew: asks it to end, kills it when it does not.

@@ -1,5 +1,6 @@
 """Starting a service's program."""
 
+import asyncio
 import os
 import signal
 import stat
@@ -67,6 +68,33 @@ class Starting(Place):
                 spawned.tend()
         spawned.restart()
         self.serves()
+
+    def test_it_is_connected_to_over_its_endpoint_as_often_as_asked(self):
+        with self.start(SERVER, self.endpoint()) as spawned:
+            for _ in range(2):
+                with spawned.connect(shared=True) as client:
+                    self.assertIn(b"EchoFieldsResponse", client.call(FIELDS_FRAME))
+
+            async def call() -> bytes:
+                async with await spawned.connect_async() as client:
+                    return await client.call(FIELDS_FRAME)
+
+            self.assertIn(b"EchoFieldsResponse", asyncio.run(call()))
+        self.assertRaises(Closed, spawned.connect)
+
+    def test_it_is_spoken_to_over_its_standard_input_and_output_once(self):
+        for pipes in (False, True):
+            with self.subTest(pipes=pipes), Spawned("cat", "-", plain=True, pipes=pipes) as spawned:
+                with spawned.connect(plain=True) as client:
+                    self.assertEqual(client.call(b"said"), b"said")
+                    self.assertRaisesRegex(NoServer, "connected already", spawned.connect, plain=True)
+                spawned.restart()
+
+                async def call(spawned=spawned) -> bytes:
+                    async with await spawned.connect_async(plain=True) as client:
+                        return await client.call(b"again")
+
+                self.assertEqual(asyncio.run(call()), b"again")
 
     def test_one_that_nothing_refers_to_any_more_is_ended_and_said(self):
         spawned = Spawned(sys.executable, self.endpoint(), arguments=[SERVER, self.endpoint()], ready_within=60)

@@ -484,7 +484,7 @@ def write_map(out: bytearray, values: Mapping[str, _T], write: Callable[[bytearr
 class Connection:
     def __new__(
         cls,
-        endpoint: str,
+        peer: str | Program,
         *,
         schema: bytes | None = None,
         connect_within: float = ...,

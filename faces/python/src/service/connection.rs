@@ -6,6 +6,7 @@
 
 use super::error::{Raise, exception, fault};
 use super::owned::{Owned, Unavailable};
+use super::spawned::Program;
 use super::{Number, seconds, whole};
 use crate::hearing;
 use crate::payload::Payload;
@@ -23,6 +24,13 @@ const END: u8 = 1;
 const FAILED: u8 = 2;
 
 const UNARY: CallOptions = CallOptions { deadline: None, credit: None, unary: true };
+
+/// What is connected to.
+#[derive(FromPyObject)]
+enum Peer<'py> {
+    Program(Bound<'py, Program>),
+    Endpoint(String),
+}
 
 /// One connection to a service, and its calls.
 #[pyclass(module = "thalweg", frozen)]
@@ -134,10 +142,10 @@ impl Connection {
 
 #[pymethods]
 impl Connection {
-    /// Begins to connect.
+    /// Begins to connect: to an endpoint, or to a program that was started here.
     #[new]
     #[pyo3(signature = (
-        endpoint, *, schema=None, connect_within=Number::Fits(5.0), deadline=None,
+        peer, *, schema=None, connect_within=Number::Fits(5.0), deadline=None,
         in_flight_max=Number::Fits(1024), unsent_bytes_max=Number::Fits(64 << 20),
         frame_bytes_max=Number::Fits(16 << 20), shared=false, ring_bytes=Number::Fits(0), spin=true,
         reconnect=None, plain=false, same_user_only=true
@@ -145,7 +153,7 @@ impl Connection {
     #[allow(clippy::too_many_arguments, reason = "keywords")]
     fn new(
         py: Python<'_>,
-        endpoint: &str,
+        peer: Peer<'_>,
         schema: Option<&[u8]>,
         connect_within: Number<f64>,
         deadline: Option<Number<f64>>,
@@ -180,7 +188,10 @@ impl Connection {
             plain,
             same_user_only,
         };
-        let client = Client::begin(&super::endpoint(py, endpoint)?, options).raise(py)?;
+        let client = match peer {
+            Peer::Endpoint(path) => Client::begin(&super::endpoint(py, &path)?, options).raise(py)?,
+            Peer::Program(program) => program.get().begin_connecting(py, options)?,
+        };
         Ok(Self { client: Owned::new(client), left: Mutex::default() })
     }
 

@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
-use thalweg_service::{Error, Exit, ProgramEvent, Respawn, SpawnOptions, Spawned};
+use thalweg_service::{Client, ClientOptions, Error, Exit, ProgramEvent, Respawn, SpawnOptions, Spawned};
 
 /// A program that serves an endpoint.
 #[pyclass(module = "thalweg", frozen)]
@@ -37,6 +37,11 @@ fn hearing<R: Send>(py: Python<'_>, task: impl FnOnce(&mut dyn FnMut() -> bool) 
 }
 
 impl Program {
+    /// Begins to connect to it.
+    pub(super) fn begin_connecting(&self, py: Python<'_>, options: ClientOptions) -> PyResult<Client> {
+        self.0.with(py, |spawned| spawned.begin_connecting(options).raise(py))
+    }
+
     fn hearing<R: Send>(
         &self,
         py: Python<'_>,

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Any, Final, Protocol, Self, Unpack
 
-from .._native import BACKLOG_BYTES, Connection
+from .._native import BACKLOG_BYTES, Connection, Program
 from ..watched import Event, Watched
 from .options import ClientOptions
 
@@ -56,8 +56,13 @@ class Client(Watched):
         Raises `NoServer`, `ConnectTimeout`, `PermissionDenied`, `NoSharedMemory`, `SchemaMismatch`, `VersionMismatch` or
         `BadArgument`, each with the path and what to do.
         """
+        return await cls._of(os.fspath(endpoint), options)
+
+    @classmethod
+    async def _of(cls, peer: str | Program, options: ClientOptions) -> Self:
+        """Of an endpoint, or of a program that was started here."""
         loop = asyncio.get_running_loop()
-        client = cls(Connection(os.fspath(endpoint), **options), loop)
+        client = cls(Connection(peer, **options), loop)
         connected: asyncio.Future[None] = loop.create_future()
 
         def look() -> None:

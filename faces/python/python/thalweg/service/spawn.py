@@ -4,9 +4,13 @@ import contextlib
 import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from typing import Unpack
 
 from .._native import Program
 from ..scope import Scope
+from .client import Client
+from .options import ClientOptions
+from .sync import SyncClient
 
 
 class Spawned(Scope):
@@ -79,6 +83,19 @@ class Spawned(Scope):
         Raises `NoServer` when it ended and stays so, and `Closed` when it was stopped.
         """
         return self._program.tend()
+
+    def connect(self, **options: Unpack[ClientOptions]) -> SyncClient:
+        """Tends it, then connects as `SyncClient` does. Over `-`, once each time it is started.
+
+        Raises what `tend` and `SyncClient` raise, and `NoServer` where `-` is connected already.
+        """
+        self.tend()
+        return SyncClient._of(self._program, options)
+
+    async def connect_async(self, **options: Unpack[ClientOptions]) -> Client:
+        """The same as `Client.connect` does, in an event loop. Should it have to be started anew, the loop waits for that."""
+        self.tend()
+        return await Client._of(self._program, options)
 
     def restart(self) -> None:
         """Ends one that does not do as it should, by force if need be, and starts it anew."""

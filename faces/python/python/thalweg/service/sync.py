@@ -3,7 +3,7 @@
 import os
 from typing import Self, Unpack
 
-from .._native import Connection
+from .._native import Connection, Program
 from ..faults import ServiceError
 from ..scope import Scope
 from .options import ClientOptions
@@ -25,7 +25,17 @@ class SyncClient(Scope):
         Raises `NoServer`, `ConnectTimeout`, `PermissionDenied`, `NoSharedMemory`, `SchemaMismatch`, `VersionMismatch` or
         `BadArgument`, each with the path and what to do.
         """
-        self._connection = Connection(os.fspath(endpoint), **options)
+        self._begin(os.fspath(endpoint), options)
+
+    @classmethod
+    def _of(cls, program: Program, options: ClientOptions) -> Self:
+        """Of a program that was started here."""
+        client = cls.__new__(cls)
+        client._begin(program, options)
+        return client
+
+    def _begin(self, peer: str | Program, options: ClientOptions) -> None:
+        self._connection = Connection(peer, **options)
         self._connection.await_connected()
 
     def call(self, request: bytes, *, deadline: float | None = None) -> bytes:
