@@ -102,6 +102,10 @@ class Tail(StoreCase, unittest.IsolatedAsyncioTestCase):
                 break
         self.assertEqual(times, [*range(9000, 10_000, 10), 20_000])
 
+    async def test_a_word_that_it_does_not_know_is_said_of_it(self):
+        with self.assertRaisesRegex(TypeError, r"Log\.tail\(\) got an unexpected keyword argument 'bogus'"):
+            self.log.tail(bogus=1)
+
     async def test_words_that_say_nothing_are_as_good_as_none(self):
         self.log.append(b"before", 1)
         nothing = {"start": None, "after": None, "exact": None, "offset": None, "tail": False, "checkpoint": False}

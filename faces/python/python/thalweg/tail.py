@@ -11,13 +11,10 @@ import weakref
 from collections.abc import AsyncGenerator, Callable
 from typing import Any, Generic, TypeVar
 
-from ._native import Bell, Cursor, Entry, Log, Loop
+from ._native import Bell, Cursor, Entry, Loop
 from .errors import Overloaded
 
 _T = TypeVar("_T")
-
-_PLACES = ("start", "after", "exact", "offset")
-"""Words that say where to begin once they have a value."""
 
 _TURN_ENTRIES = 256
 """Entries after which other tasks have their turn."""
@@ -37,19 +34,6 @@ def _hang(loop: Any, ring: Callable[[], None]) -> tuple[Bell, Callable[[], objec
 
     loop.add_reader(bell.fileno(), rung)
     return bell, lambda: loop.remove_reader(bell.fileno())
-
-
-def tail(log: Log, **words: Any) -> "Tail":
-    """Entries as they are committed, for `async for`; by default, those from now on.
-
-    Takes the words of `Log.query`. Ends when the log is closed and everything in it was seen; cancelling the task, or
-    closing the generator, lets go of everything. Who was cancelled may go on: nothing is missed.
-    """
-    # A word that is there may say nothing, as it does where it is left out.
-    begins = words.get("checkpoint") or any(words.get(name) is not None for name in _PLACES)
-    if not begins and words.get("tail", False) is False:
-        words["tail"] = True
-    return Tail(log.cursor(**words))
 
 
 class _Hearing:

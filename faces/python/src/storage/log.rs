@@ -242,14 +242,30 @@ impl Log {
         Cursor::new(self, self.begin(py, &query, true)?)
     }
 
-    /// `async for entry in log.tail()`: what is appended from now on, in any asyncio loop. Takes the words of
-    /// `query`; with one that says where to begin, history first.
-    #[pyo3(signature = (**words))]
+    /// `async for entry in log.tail()`, in any asyncio loop: entries as they are committed, from now on.
+    /// Takes the words of `query`; with one that says where to begin, history first. It ends when the log is
+    /// closed and everything in it was seen. Cancelling the task, or closing the tail, lets go of everything;
+    /// who was cancelled may go on, and misses nothing.
+    #[pyo3(signature = (*, start=None, end=None, after=None, exact=None, offset=None, tail=false, checkpoint=false, uncommitted=false))]
+    #[allow(clippy::too_many_arguments, reason = "keywords")]
     fn tail<'py>(
-        slf: &Bound<'py, Self>,
-        words: Option<&Bound<'py, pyo3::types::PyDict>>,
+        &self,
+        py: Python<'py>,
+        start: Option<u64>,
+        end: Option<u64>,
+        after: Option<u64>,
+        exact: Option<u64>,
+        offset: Option<u64>,
+        tail: bool,
+        checkpoint: bool,
+        uncommitted: bool,
     ) -> PyResult<Bound<'py, PyAny>> {
-        slf.py().import("thalweg.tail")?.getattr("tail")?.call((slf,), words)
+        let begins = checkpoint || [start, after, exact, offset].iter().any(Option::is_some);
+        let tail = tail || !begins;
+        let query =
+            QueryArguments { start, end, after, exact, offset, tail, checkpoint, uncommitted }.query()?;
+        let cursor = Cursor::new(self, self.begin(py, &query, true)?)?;
+        py.import("thalweg.tail")?.getattr("Tail")?.call1((cursor,))
     }
 
     fn __repr__(&self) -> String {
