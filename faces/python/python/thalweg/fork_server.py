@@ -32,12 +32,12 @@ from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn, Protocol
 
-__all__ = ["End", "Fork", "Listen", "Order", "Program", "Serving", "serve"]
+__all__ = ["End", "Fork", "Listen", "ListeningServer", "Order", "Program", "serve"]
 
 _LINE_BYTES_MAX: Final = 4096
 
 
-class Serving(Protocol):
+class ListeningServer(Protocol):
     """What listens: an `asyncio.Server`, or anything that ends as one does."""
 
     def close(self) -> None:
@@ -269,7 +269,7 @@ def _is_open(descriptor: int) -> bool:
 
 
 def serve(
-    start: Callable[[socket.socket], Awaitable[Serving]],
+    start: Callable[[socket.socket], Awaitable[ListeningServer]],
     *,
     forked: Callable[[], None] | None = None,
     grace: float = 5.0,
@@ -316,7 +316,7 @@ def _leave_process(code: int) -> NoReturn:
 
 def _live(
     program: Program,
-    start: Callable[[socket.socket], Awaitable[Serving]],
+    start: Callable[[socket.socket], Awaitable[ListeningServer]],
     grace: float,
     loop_factory: Callable[[], asyncio.AbstractEventLoop],
 ) -> asyncio.AbstractEventLoop | None:
@@ -326,7 +326,7 @@ def _live(
     heard = asyncio.Event()
     signals: list[int] = []
     _hear_signals(loop, heard, signals)
-    serving: Serving | None = None
+    serving: ListeningServer | None = None
     moved: set[asyncio.Task[None]] = set()
     while True:
         match loop.run_until_complete(_order(program, heard, signals)):
@@ -411,8 +411,8 @@ async def _order(program: Program, heard: asyncio.Event, signals: list[int]) -> 
 
 
 async def _listen(
-    program: Program, start: Callable[[socket.socket], Awaitable[Serving]], listener: socket.socket
-) -> Serving | None:
+    program: Program, start: Callable[[socket.socket], Awaitable[ListeningServer]], listener: socket.socket
+) -> ListeningServer | None:
     try:
         return await start(listener)
     except Exception as error:
@@ -421,7 +421,7 @@ async def _listen(
         return None
 
 
-async def _leave(serving: Serving | None, moved: set[asyncio.Task[None]]) -> None:
+async def _leave(serving: ListeningServer | None, moved: set[asyncio.Task[None]]) -> None:
     """Has it listen no longer. What was begun there goes on, and is among what has moved until it is over."""
     if serving is None:
         return
@@ -433,11 +433,11 @@ async def _leave(serving: Serving | None, moved: set[asyncio.Task[None]]) -> Non
     serving.close()
 
 
-async def _over(serving: Serving) -> None:
+async def _over(serving: ListeningServer) -> None:
     await serving.wait_closed()
 
 
-async def _end(serving: Serving | None, moved: set[asyncio.Task[None]], grace: float) -> None:
+async def _end(serving: ListeningServer | None, moved: set[asyncio.Task[None]], grace: float) -> None:
     """Listens no longer, gives what was begun its time, and then ends it."""
     await _leave(serving, moved)
     if moved:
