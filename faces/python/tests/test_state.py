@@ -88,6 +88,15 @@ class RefusalCodes(unittest.TestCase):
             with self.subTest(at), self.assertRaisesRegex(faults.BadArgument, r"a path ending in \.sock .* http://host:port"):
                 SyncSession.open(at)
 
+    def test_where_it_is_may_be_said_as_a_path(self) -> None:
+        # One that cannot be is refused at once.
+        for kind in ("sock", "shm"):
+            at = Path(f"{'x' * 200}.{kind}")
+            with self.subTest(kind), self.assertRaisesRegex(faults.BadArgument, f"{at}.*at most 107 bytes"):
+                SyncSession.rejoin(at, "token")
+            with self.subTest(kind), self.assertRaisesRegex(faults.BadArgument, f"{at}.*at most 107 bytes"):
+                asyncio.run(Session.open(at))
+
 
 ASKED: dict[str, Callable[[Any], Any]] = {
     "put": lambda session: session.put(5, b""),

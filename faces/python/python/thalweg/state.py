@@ -14,6 +14,7 @@ connection. What the state refuses is a `StateRefused`, with a class of its own 
 import asyncio
 import base64
 import json
+import os
 from collections.abc import Iterable
 from typing import Any, Final, Protocol, Self
 
@@ -316,7 +317,12 @@ class SyncSession(Scope):
 
     @classmethod
     def open(
-        cls, at: str, fork: str = "main", *, lease: float | None = None, http: rpc.ClientOptions | None = None
+        cls,
+        at: str | os.PathLike[str],
+        fork: str = "main",
+        *,
+        lease: float | None = None,
+        http: rpc.ClientOptions | None = None,
     ) -> Self:
         """Begins a session at an endpoint or a URL, whose lease lasts so many seconds; 30 unless it is said. `http` is for the
         client that calls at a URL: a token where the server has some."""
@@ -329,7 +335,9 @@ class SyncSession(Scope):
         return cls(line, told["session"], fork, told["leaseMs"] / 1000)
 
     @classmethod
-    def rejoin(cls, at: str, token: str, *, http: rpc.ClientOptions | None = None) -> tuple[Self, bool]:
+    def rejoin(
+        cls, at: str | os.PathLike[str], token: str, *, http: rpc.ClientOptions | None = None
+    ) -> tuple[Self, bool]:
         """Comes back to a session, and says whether a snapshot is pending. Raises `SessionLost` or `SessionExpired`."""
         line = _sync_line(at, http)
         try:
@@ -417,7 +425,12 @@ class Session(AsyncScope):
 
     @classmethod
     async def open(
-        cls, at: str, fork: str = "main", *, lease: float | None = None, http: rpc.ClientOptions | None = None
+        cls,
+        at: str | os.PathLike[str],
+        fork: str = "main",
+        *,
+        lease: float | None = None,
+        http: rpc.ClientOptions | None = None,
     ) -> Self:
         """Begins a session at an endpoint or a URL, whose lease lasts so many seconds; 30 unless it is said. `http` is for the
         client that calls at a URL: a token where the server has some."""
@@ -430,7 +443,9 @@ class Session(AsyncScope):
         return cls(line, told["session"], fork, told["leaseMs"] / 1000)
 
     @classmethod
-    async def rejoin(cls, at: str, token: str, *, http: rpc.ClientOptions | None = None) -> tuple[Self, bool]:
+    async def rejoin(
+        cls, at: str | os.PathLike[str], token: str, *, http: rpc.ClientOptions | None = None
+    ) -> tuple[Self, bool]:
         """Comes back to a session, and says whether a snapshot is pending. Raises `SessionLost` or `SessionExpired`."""
         line = await _line(at, http)
         try:
@@ -506,8 +521,8 @@ def _endpoint(at: str) -> str:
     return at
 
 
-def _sync_line(at: str, http: rpc.ClientOptions | None) -> _SyncLine:
-    schema = Schema.state()
+def _sync_line(at: str | os.PathLike[str], http: rpc.ClientOptions | None) -> _SyncLine:
+    at, schema = os.fspath(at), Schema.state()
     if at.startswith("http://"):
         client = rpc.SyncClient(at, **(http or {}))
         try:
@@ -519,8 +534,8 @@ def _sync_line(at: str, http: rpc.ClientOptions | None) -> _SyncLine:
     return _SyncFramed(service.SyncClient(_endpoint(at), schema=schema.hash, reconnect=_RECONNECT), schema)
 
 
-async def _line(at: str, http: rpc.ClientOptions | None) -> _Line:
-    schema = Schema.state()
+async def _line(at: str | os.PathLike[str], http: rpc.ClientOptions | None) -> _Line:
+    at, schema = os.fspath(at), Schema.state()
     if at.startswith("http://"):
         client = rpc.Client(at, **(http or {}))
         try:
