@@ -1,9 +1,17 @@
-"""Where the package cannot work it says so when it is imported."""
+"""What comes with the package, and where it cannot work: it says so when it is imported."""
 
+import importlib.metadata
 import subprocess
 import sys
 import textwrap
 import unittest
+
+
+class Package(unittest.TestCase):
+    def test_its_licence_comes_with_it(self):
+        [licence] = [file for file in importlib.metadata.files("thalweg") or [] if file.name == "LICENSE"]
+        self.assertIn("Apache License", licence.read_text())
+        self.assertEqual(importlib.metadata.metadata("thalweg")["License-Expression"], "Apache-2.0")
 
 
 class Importing(unittest.TestCase):
