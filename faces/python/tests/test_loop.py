@@ -429,6 +429,33 @@ class Descriptors(unittest.TestCase):
             self.loop.run_forever()
             self.assertEqual(len(seen), 1)
 
+    def test_a_reader_hears_of_nothing_that_was_found_before_it_was_added(self) -> None:
+        called: list[str] = []
+        first, second = socket.socketpair()
+        with first, second:
+            self.theirs.send(b"x")
+            second.send(b"x")
+
+            def ready(mine: socket.socket, other: socket.socket) -> None:
+                other.recv(1)
+                self.loop.remove_reader(other)
+                # A read of its own would wait now.
+                self.loop.add_reader(other, called.append, "called")
+                self.loop.remove_reader(mine)
+                self.loop.stop()
+
+            for mine, other in ((self.ours, first), (first, self.ours)):
+                self.loop.add_reader(mine, ready, mine, other)
+                # The descriptor is watched all the while.
+                self.loop.add_writer(mine, int)
+            self.loop.run_forever()
+            self.assertEqual(called, [])
+            second.send(b"x")
+            self.theirs.send(b"x")
+            self.loop.call_soon(self.loop.stop)
+            self.loop.run_forever()
+            self.assertEqual(called, ["called"])
+
     def test_closing_the_loop_closes_no_descriptor_of_others(self) -> None:
         loop = thalweg.new_event_loop()
         loop.add_reader(self.ours, print)

@@ -5,7 +5,8 @@
 //! gives every one back, closing none. Invariants: a descriptor has at most one watch; its key is alive in
 //! the reactor while the watch exists, unless the descriptor was found closed: the next watch of
 //! that number then gets a new key; what happened to a watch that is gone since is not delivered, because
-//! keys are never reused.
+//! keys are never reused; nor is what was found before a target was set: it hears of what is found from then
+//! on, so that one that may block is called only when there is something.
 
 use super::accepting::Acceptor;
 use super::datagram::DatagramTransport;
@@ -32,6 +33,8 @@ pub(crate) struct ReadyDescriptor {
     pub(crate) readable: bool,
     pub(crate) writable: bool,
     key: Key,
+    /// In which poll it was found.
+    poll: u64,
 }
 
 /// What other threads say without the interpreter's lock: an event without a payload.
@@ -47,6 +50,8 @@ pub(crate) enum PolledItem {
 #[derive(Default)]
 struct Collector {
     found: Vec<PolledItem>,
+    /// Which poll this is.
+    poll: u64,
     woken: bool,
 }
 
@@ -60,7 +65,9 @@ impl Handler for Collector {
         // A broken descriptor is reported to every watcher, whether it reads or writes.
         let broken = readiness.hangup() || readiness.error();
         let (readable, writable) = (readiness.readable() || broken, readiness.writable() || broken);
-        self.found.push(PolledItem::ReadyDescriptor(ReadyDescriptor { descriptor, readable, writable, key }));
+        let poll = self.poll;
+        let seen = ReadyDescriptor { descriptor, readable, writable, key, poll };
+        self.found.push(PolledItem::ReadyDescriptor(seen));
     }
 
     fn message(&mut self, _: &mut Core<Self>, PostedEvent(callback, kind): PostedEvent) {
@@ -165,6 +172,8 @@ pub(crate) enum Side {
 struct Watch {
     key: Key,
     targets: [Option<Target>; 2],
+    /// The last poll before each was set.
+    since: [u64; 2],
 }
 
 impl Watch {
@@ -184,6 +193,8 @@ pub(crate) struct Io {
     /// By descriptor.
     watches: Vec<Option<Watch>>,
     listening: WaitHistory,
+    /// How often the kernel was asked.
+    polls: u64,
     /// The process that made it: a child after a fork must not touch what it shares with its parent.
     process: Process,
 }
@@ -197,7 +208,7 @@ impl Io {
         let waker = reactor.handle();
         let watches = Vec::new();
         let (listening, process) = (WaitHistory::new(), Process::this());
-        Ok((Self { reactor: Some(reactor), watches, listening, process }, waker))
+        Ok((Self { reactor: Some(reactor), watches, listening, polls: 0, process }, waker))
     }
 
     /// Whether this process made it: after a fork the kernel's list is still the parent's.
@@ -258,6 +269,8 @@ impl Io {
         work: impl FnOnce(&mut Reactor<Collector>, &mut WaitHistory) -> std::io::Result<R>,
     ) -> std::io::Result<R> {
         let Some(reactor) = &mut self.reactor else { return Ok(R::default()) };
+        self.polls += 1;
+        reactor.handler().poll = self.polls;
         std::mem::swap(&mut reactor.handler().found, found);
         let outcome = work(reactor, &mut self.listening);
         std::mem::swap(&mut reactor.handler().found, found);
@@ -291,6 +304,7 @@ impl Io {
                 watch.targets[side as usize] = before;
                 return kept.map(|()| None);
             }
+            watch.since[side as usize] = self.polls;
             return Ok(before);
         }
         let interest = if side == Side::Read { Interest::READ } else { Interest::WRITE };
@@ -306,7 +320,7 @@ impl Io {
         }
         let mut targets = [None, None];
         targets[side as usize] = Some(target);
-        self.watches[place] = Some(Watch { key, targets });
+        self.watches[place] = Some(Watch { key, targets, since: [self.polls; 2] });
         Ok(None)
     }
 
@@ -334,11 +348,11 @@ impl Io {
         before
     }
 
-    /// The target of one side of something seen; `None` when that changed since.
+    /// The target of one side of something seen; `None` when that changed, or another was set, since.
     #[inline]
     pub(crate) fn target(&self, py: Python<'_>, seen: ReadyDescriptor, side: Side) -> Option<Target> {
         let watch = self.watches.get(usize::try_from(seen.descriptor).ok()?)?.as_ref()?;
-        if watch.key != seen.key {
+        if watch.key != seen.key || watch.since[side as usize] >= seen.poll {
             return None;
         }
         watch.targets[side as usize].as_ref().map(|target| target.share(py))
