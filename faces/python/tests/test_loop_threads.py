@@ -243,6 +243,38 @@ class Turns(unittest.TestCase):
         with self.assertRaises(ConnectionRefusedError):
             socket.create_connection(address).close()
 
+    def test_who_connected_before_another_thread_closed_the_server_is_turned_away_without_a_word(self) -> None:
+        loop: Any = thalweg.new_event_loop()
+        self.addCleanup(loop.close)
+        problems: list[dict[str, Any]] = []
+        loop.set_exception_handler(lambda _, context: problems.append(context))
+        made: list[Hears] = []
+
+        def make() -> Hears:
+            made.append(Hears())
+            return made[-1]
+
+        server = loop.run_until_complete(loop.create_server(make, "127.0.0.1", 0))
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+
+            def close_elsewhere() -> None:
+                loop.remove_reader(ours)
+                thread = threading.Thread(target=server.close)
+                thread.start()
+                thread.join()
+                loop.stop()
+
+            # One turn finds both, and this one first.
+            loop.add_reader(ours, close_elsewhere)
+            theirs.send(b"x")
+            with socket.create_connection(server.sockets[0].getsockname()) as peer:
+                peer.settimeout(60)
+                loop.run_forever()
+                if not made:
+                    self.assertEqual(peer.recv(1), b"")
+        self.assertEqual(problems, [])
+
     def test_a_child_that_another_thread_forked_closes_what_it_has_itself(self) -> None:
         loop: Any = thalweg.new_event_loop()
         self.addCleanup(loop.close)

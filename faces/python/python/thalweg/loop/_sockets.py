@@ -127,11 +127,12 @@ class Listener:
             )
             self._loop.create_task(shakes)
             return
-        protocol = None
+        protocol: Any = None
         try:
-            protocol = self._factory()
-            if self._sock.fileno() < 0:
-                # The factory closed its server.
+            if not self._is_closed():
+                protocol = self._factory()
+            if self._is_closed():
+                # By the factory, or meanwhile in another thread.
                 sock.close()
                 return
             StreamTransport(self._loop, sock, protocol, None, extra, self._server)
@@ -141,6 +142,9 @@ class Listener:
                 raise
             message = "Error on transport creation for incoming connection"
             self._loop.call_exception_handler({"message": message, "exception": error, "protocol": protocol})
+
+    def _is_closed(self) -> bool:
+        return self._sock.fileno() < 0 or (self._server is not None and self._server._sockets is None)
 
     def _refused(self, error: OSError) -> None:
         if error.errno not in _OUT_OF_RESOURCES:
