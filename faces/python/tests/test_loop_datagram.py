@@ -110,6 +110,41 @@ class Datagrams(Case):
         self.assertGreater(turns, 2)
         self.assertEqual([data for data, _ in receiver.came], [b"%d" % number for number in range(count)])
 
+    async def test_reading_is_paused_and_goes_on_as_with_asyncios(self) -> None:
+        class PausesAtOnce(Notes):
+            def connection_made(self, transport) -> None:
+                super().connection_made(transport)
+                transport.pause_reading()
+
+        class PausesAtEach(Notes):
+            def datagram_received(self, data: bytes, addr: object) -> None:
+                super().datagram_received(data, addr)
+                self.transport.pause_reading()
+
+        for kind in (PausesAtOnce, PausesAtEach):
+            with self.subTest(kind), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+                receiver = await self.open(kind)
+                reads = kind is PausesAtEach
+                self.assertEqual(receiver.transport.is_reading(), reads)
+                for number in range(3):
+                    sender.sendto(b"%d" % number, name(receiver))
+                for count in range(reads, 4):
+                    await receiver.until(count)
+                    await asyncio.sleep(0.01)
+                    self.assertEqual(len(receiver.came), count)
+                    self.assertFalse(receiver.transport.is_reading())
+                    if not reads:
+                        break
+                    receiver.transport.resume_reading()
+                receiver.transport.resume_reading()
+                receiver.transport.resume_reading()
+                self.assertTrue(receiver.transport.is_reading())
+                await receiver.until(3)
+                self.assertEqual([data for data, _ in receiver.came], [b"0", b"1", b"2"])
+                receiver.transport.close()
+                self.assertFalse(receiver.transport.is_reading())
+                receiver.transport.resume_reading()
+
     async def test_one_that_is_connected_sends_to_its_peer_alone(self) -> None:
         receiver = await self.open()
         sender = await self.open(remote_addr=name(receiver))

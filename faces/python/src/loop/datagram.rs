@@ -95,8 +95,7 @@ impl DatagramTransport {
     fn read_ready(slf: &Bound<'_, Self>) -> PyResult<()> {
         let (py, this) = (slf.py(), slf.get());
         for _ in 0..TURN_DATAGRAMS {
-            let life = this.life.get(py);
-            if life.closing || life.lost > 0 {
+            if !this.is_reading(py) || this.life.get(py).lost > 0 {
                 return Ok(());
             }
             let came = this.owner(py)?.get().scratch.with(py, |scratch| {
@@ -270,7 +269,7 @@ impl DatagramTransport {
     }
 
     fn _start_reading(slf: &Bound<'_, Self>) -> PyResult<()> {
-        if slf.get().life.get(slf.py()).closing { Ok(()) } else { Self::watch(slf, Side::Read) }
+        if slf.get().is_reading(slf.py()) { Self::watch(slf, Side::Read) } else { Ok(()) }
     }
 
     fn _start_writing(slf: &Bound<'_, Self>) -> PyResult<()> {
@@ -301,6 +300,22 @@ impl DatagramTransport {
 
     fn is_closing(&self, py: Python<'_>) -> bool {
         self.life.get(py).closing
+    }
+
+    #[pyo3(name = "is_reading")]
+    fn reading(&self, py: Python<'_>) -> bool {
+        self.endpoint.is_reading(py)
+    }
+
+    /// Takes no datagrams until it is to go on: the system keeps what it has room for, and drops the rest.
+    #[pyo3(name = "pause_reading")]
+    fn pause(&self, py: Python<'_>) -> PyResult<()> {
+        self.endpoint.pause_reading(py)
+    }
+
+    #[pyo3(name = "resume_reading")]
+    fn resume(slf: &Bound<'_, Self>) -> PyResult<()> {
+        slf.get().endpoint.resume_reading(slf.py(), || Self::watch(slf, Side::Read))
     }
 
     /// Sends a datagram, or queues what the socket does not take yet.

@@ -97,6 +97,32 @@ impl Endpoint {
         !life.closing && !life.paused
     }
 
+    /// Reads nothing until it is to go on.
+    pub(crate) fn pause_reading(&self, py: Python<'_>) -> PyResult<()> {
+        if !self.is_reading(py) {
+            return Ok(());
+        }
+        // First, for it may be refused.
+        self.unwatch(py, Side::Read)?;
+        self.change(py, |life| life.paused = true);
+        Ok(())
+    }
+
+    /// Goes on reading: `watch` has the loop tell of what comes.
+    pub(crate) fn resume_reading(
+        &self,
+        py: Python<'_>,
+        watch: impl FnOnce() -> PyResult<()>,
+    ) -> PyResult<()> {
+        let life = self.life.get(py);
+        if life.closing || !life.paused {
+            return Ok(());
+        }
+        watch()?;
+        self.change(py, |life| life.paused = false);
+        Ok(())
+    }
+
     pub(crate) fn extra_info(
         &self,
         name: &Bound<'_, PyAny>,

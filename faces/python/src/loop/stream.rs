@@ -360,24 +360,14 @@ impl StreamTransport {
         self.endpoint.is_reading(py)
     }
 
-    fn pause_reading(&self, py: Python<'_>) -> PyResult<()> {
-        if !self.is_reading(py) {
-            return Ok(());
-        }
-        // First, for it may be refused.
-        self.unwatch(py, Side::Read)?;
-        self.change(py, |life| life.paused = true);
-        Ok(())
+    #[pyo3(name = "pause_reading")]
+    fn pause(&self, py: Python<'_>) -> PyResult<()> {
+        self.endpoint.pause_reading(py)
     }
 
-    fn resume_reading(slf: &Bound<'_, Self>) -> PyResult<()> {
-        let life = slf.get().life.get(slf.py());
-        if life.closing || !life.paused {
-            return Ok(());
-        }
-        Self::watch(slf, Side::Read)?;
-        slf.get().change(slf.py(), |life| life.paused = false);
-        Ok(())
+    #[pyo3(name = "resume_reading")]
+    fn resume(slf: &Bound<'_, Self>) -> PyResult<()> {
+        slf.get().endpoint.resume_reading(slf.py(), || Self::watch(slf, Side::Read))
     }
 
     /// Sends what is queued, then ends the connection.
