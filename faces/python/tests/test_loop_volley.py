@@ -259,19 +259,38 @@ class Together(unittest.TestCase):
 
         self.run_it(main())
 
-    def test_aborting_drops_what_was_written(self) -> None:
+    def test_what_was_written_before_an_abort_leaves_as_it_does_where_few_are_ready(self) -> None:
         def answer(echo: Echo, data: bytes) -> None:
-            echo.transport.write(b"never" if has_ring() else b"")
+            for _ in range(100):
+                echo.transport.write(b"why")
             echo.transport.abort()
+            echo.transport.write(b"never")
 
         async def main() -> None:
             echoes, peers = await self.connected(answer)
             for peer in peers:
                 peer.send(b"abort")
             self.assertEqual([await echo.lost for echo in echoes], [None] * CONNECTIONS)
-            self.assertEqual([peer.recv(100) for peer in peers], [b""] * CONNECTIONS)
+            self.assertEqual([await self.receive(peer, 1000) for peer in peers], [b"why" * 100] * CONNECTIONS)
 
         self.run_it(main())
+
+    def test_what_was_written_before_a_mistake_leaves_too(self) -> None:
+        def answer(echo: Echo, data: bytes) -> None:
+            echo.transport.write(b"why")
+            raise ZeroDivisionError
+
+        async def main() -> None:
+            echoes, peers = await self.connected(answer)
+            for peer in peers:
+                peer.send(b"abort")
+            lost = [await echo.lost for echo in echoes]
+            self.assertTrue(all(isinstance(exc, ZeroDivisionError) for exc in lost), lost)
+            self.assertEqual([await self.receive(peer, 1000) for peer in peers], [b"why"] * CONNECTIONS)
+
+        self.run_it(main())
+        self.assertEqual(len(self.problems), CONNECTIONS)
+        self.problems.clear()
 
     def test_a_peer_that_is_gone_fails_alone(self) -> None:
         async def main() -> None:

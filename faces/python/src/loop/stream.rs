@@ -11,7 +11,7 @@
 use super::core::Loop;
 use super::endpoint::{Endpoint, Life, immutable};
 use super::gil_cells::{GilCell, GilRefCell};
-use super::io::{Side, Target};
+use super::io::{Io, Side, Target};
 use super::os_error;
 use super::outgoing::Outgoing;
 use super::turn::ends_program;
@@ -241,6 +241,32 @@ impl StreamTransport {
         slf.get().send(slf, bytes)
     }
 
+    /// The connection ends now: what was to leave with others' at the end of the turn leaves before it, as it
+    /// would have in a turn in which few are ready. What the peer does not take is lost.
+    fn send_batched(&self, py: Python<'_>) -> PyResult<()> {
+        let Some(owner) = self.owner.share(py) else { return Ok(()) };
+        let mut left = self.outgoing.with(py, |outgoing| outgoing.bytes())?;
+        if left == 0 || !owner.get().write_batch.is_open(py) {
+            return Ok(());
+        }
+        // In a child after a fork it is its parent's to send; and who waits for room has been refused it.
+        let is_batched = |io: &mut Io| io.is_ours() && !io.tells_endpoint(self, Side::Write);
+        if !owner.get().io.with(py, is_batched)? {
+            return Ok(());
+        }
+        while left > 0 {
+            let Ok(sent) = self.outgoing.with(py, |outgoing| outgoing.send(py, self.borrowed()))? else {
+                break;
+            };
+            drop(sent);
+            let before = std::mem::replace(&mut left, self.outgoing.with(py, |outgoing| outgoing.bytes())?);
+            if left == before {
+                break;
+            }
+        }
+        Ok(())
+    }
+
     /// Sends what it can at once, or at the end of the turn, and queues the rest.
     fn send(&self, slf: &Bound<'_, Self>, data: &Bound<'_, PyBytes>) -> PyResult<()> {
         let py = slf.py();
@@ -388,6 +414,7 @@ impl StreamTransport {
         {
             return Ok(());
         }
+        this.send_batched(py)?;
         drop(this.outgoing.with(py, Outgoing::clear)?);
         this.end(slf, exc)
     }

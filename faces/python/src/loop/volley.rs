@@ -79,6 +79,11 @@ impl WriteBatch {
         Ok(())
     }
 
+    /// Whether what is written to a connection with nothing to send waits for the turn's end.
+    pub(crate) fn is_open(&self, py: Python<'_>) -> bool {
+        self.open.get(py)
+    }
+
     /// Whether a write of `bytes` bytes waits for the turn's end: the caller, whose queue is empty, then has
     /// to queue it.
     #[inline]
