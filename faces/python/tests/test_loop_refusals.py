@@ -4,6 +4,7 @@ import asyncio
 import errno
 import gc
 import logging
+import math
 import os
 import re
 import signal
@@ -193,6 +194,29 @@ class Traced(LoopCase):
             # Before 3.12 lines are joined, and written.
             expected = runner.run(words("writelines" if sys.version_info >= (3, 12) else "write"))
         self.assertEqual(self.loop.run_until_complete(words("writelines")), expected)
+
+    def test_a_transport_takes_any_number_for_a_mark_as_asyncios_do(self) -> None:
+        async def marks() -> None:
+            for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
+                ours, theirs = socket.socketpair(type=kind)
+                make = self.loop.create_connection if kind == socket.SOCK_STREAM else self.loop.create_datagram_endpoint
+                transport, _ = await make(Hears, sock=ours)
+                for given, marks in (
+                    ({"high": 1e6}, (250_000, 1_000_000)),
+                    ({"low": 2.0}, (2, 8)),
+                    ({"high": math.inf, "low": 1}, (1, sys.maxsize)),
+                    ({"high": 1 << 70, "low": True}, (1, sys.maxsize)),
+                ):
+                    with self.subTest(given):
+                        transport.set_write_buffer_limits(**given)
+                        self.assertEqual(transport.get_write_buffer_limits(), marks)
+                for wrong in (math.nan, -math.inf, -(1 << 70), -(10**400)):
+                    self.assertRaises(ValueError, transport.set_write_buffer_limits, high=wrong)
+                self.assertRaises(TypeError, transport.set_write_buffer_limits, high="1")
+                transport.abort()
+                theirs.close()
+
+        self.loop.run_until_complete(marks())
 
     def test_a_reader_that_fails(self) -> None:
         def begin(ours: socket.socket) -> None:

@@ -11,6 +11,7 @@
 use super::address::Addresses;
 use super::core::Loop;
 use super::endpoint::{Endpoint, immutable, would_block};
+use super::flow::mark;
 use super::foreign::call_two;
 use super::gil_cells::{GilCell, GilRefCell};
 use super::io::{Side, Target};
@@ -385,8 +386,8 @@ impl DatagramTransport {
     #[pyo3(signature = (high = None, low = None))]
     fn set_write_buffer_limits(
         slf: &Bound<'_, Self>,
-        high: Option<isize>,
-        low: Option<isize>,
+        #[pyo3(from_py_with = mark)] high: Option<isize>,
+        #[pyo3(from_py_with = mark)] low: Option<isize>,
     ) -> PyResult<()> {
         let (py, this) = (slf.py(), slf.get());
         this.flow.set_limits(py, high, low)?;

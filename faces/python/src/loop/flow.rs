@@ -1,7 +1,7 @@
 //! When a protocol is asked to pause writing, and when to go on.
 
 use super::gil_cells::GilCell;
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyOverflowError, PyValueError};
 use pyo3::prelude::*;
 
 const HIGH_BYTES: usize = 64 * 1024;
@@ -21,6 +21,23 @@ impl Default for Flow {
             paused: GilCell::new(false),
         }
     }
+}
+
+/// A mark as asyncio takes it, any number: what no buffer reaches, such as infinity, is the highest one.
+pub(crate) fn mark(given: &Bound<'_, PyAny>) -> PyResult<Option<isize>> {
+    if given.is_none() {
+        return Ok(None);
+    }
+    let whole = given.extract::<isize>().or_else(|_| match given.extract::<f64>() {
+        Ok(number) if number.is_nan() => Err(PyValueError::new_err("a mark of the write buffer is a number")),
+        // As far as the type goes.
+        Ok(number) => Ok(number as isize),
+        Err(error) if error.is_instance_of::<PyOverflowError>(given.py()) => {
+            Ok(if given.lt(0)? { isize::MIN } else { isize::MAX })
+        }
+        Err(error) => Err(error),
+    });
+    whole.map(Some)
 }
 
 impl Flow {

@@ -10,6 +10,7 @@
 
 use super::core::Loop;
 use super::endpoint::{Endpoint, Life, immutable};
+use super::flow::mark;
 use super::gil_cells::{GilCell, GilRefCell};
 use super::io::{Io, Side, Target};
 use super::os_error;
@@ -486,8 +487,8 @@ impl StreamTransport {
     #[pyo3(signature = (high = None, low = None))]
     fn set_write_buffer_limits(
         slf: &Bound<'_, Self>,
-        high: Option<isize>,
-        low: Option<isize>,
+        #[pyo3(from_py_with = mark)] high: Option<isize>,
+        #[pyo3(from_py_with = mark)] low: Option<isize>,
     ) -> PyResult<()> {
         slf.get().flow.set_limits(slf.py(), high, low)?;
         let bytes = slf.get().outgoing.with(slf.py(), |outgoing| outgoing.bytes())?;
