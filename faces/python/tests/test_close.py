@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 import warnings
 
 import thalweg
@@ -134,7 +135,7 @@ class Close(StoreCase):
 
     def test_who_closes_what_another_is_closing_waits_until_it_is_closed(self):
         for _ in range(5):
-            for number in range(500):
+            for number in range(200):
                 self.store.log(f"log {number}").append(b"x" * 5000)
             first = threading.Thread(target=self.store.close)
             first.start()
@@ -180,6 +181,34 @@ class Close(StoreCase):
         self.assertTrue(store.closed)
         with self.open() as store:
             self.assertEqual([bytes(entry) for entry in store.log("log").query()], [b"kept"])
+
+    def test_others_run_while_one_that_was_never_closed_ends(self):
+        self.store.close()
+        self.addCleanup(sys.setswitchinterval, sys.getswitchinterval())
+        # Nobody is made to give the interpreter's lock away.
+        sys.setswitchinterval(1000)
+        ticks, over = [], threading.Event()
+
+        def tick():
+            while not over.is_set():
+                ticks.append(None)
+                time.sleep(0)
+
+        thread = threading.Thread(target=tick)
+        thread.start()
+        try:
+            for number in range(200):
+                stores = [thalweg.open(self.path / str(number))]
+                stores[0].log("log").append(bytes(100_000), wait=False)
+                before = len(ticks)
+                stores.clear()
+                if len(ticks) > before:
+                    break
+            else:
+                self.fail("no other thread ran")
+        finally:
+            over.set()
+            thread.join()
 
     def test_one_that_was_never_closed_keeps_what_was_appended(self):
         self.store.close()

@@ -201,6 +201,15 @@ impl Shared {
     }
 }
 
+impl Drop for Shared {
+    /// The last handle of a store that was not closed is gone. Its committer is waited for, which may be at
+    /// the disk: others run meanwhile, as while a store is closed.
+    fn drop(&mut self) {
+        let Some(closing) = self.ours().and_then(Closable::close) else { return };
+        let _ = Python::try_attach(|py| py.detach(|| drop(closing)));
+    }
+}
+
 /// In a child, right after the fork: the stores it inherited are its parent's.
 #[pyfunction]
 #[pyo3(name = "_forked")]
