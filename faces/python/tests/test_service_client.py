@@ -122,6 +122,15 @@ class EventLoop(Place, unittest.IsolatedAsyncioTestCase):
         await self.nothing_left()
         await self.still_serves()
 
+    async def test_each_call_of_a_client_that_goes_has_an_error_of_its_own(self):
+        other = await Client.connect(self.endpoint(self.kind))
+        calls = [asyncio.create_task(echo_client.EchoClient(other).fields(waiting(Patient.FOR_GOOD))) for _ in range(3)]
+        await self.echo.began.wait()
+        other.close()
+        errors = await asyncio.gather(*calls, return_exceptions=True)
+        self.assertEqual([type(error) for error in errors], [Closed] * 3)
+        self.assertEqual(len({id(error) for error in errors}), 3)
+
     async def test_a_client_that_goes_cancels_its_calls(self):
         other = await Client.connect(self.endpoint(self.kind))
         call = asyncio.create_task(echo_client.EchoClient(other).fields(waiting(Patient.FOR_GOOD)))

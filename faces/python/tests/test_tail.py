@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import errno
 import gc
 import os
 import sys
@@ -101,6 +102,21 @@ class Tail(StoreCase, unittest.IsolatedAsyncioTestCase):
             if entry.time == 20_000:
                 break
         self.assertEqual(times, [*range(9000, 10_000, 10), 20_000])
+
+    async def test_each_that_waits_has_an_error_of_its_own_when_the_bell_fails(self):
+        class Broken:
+            def which(self, sources: list) -> list[int]:
+                raise OSError(errno.EAGAIN, "no thread")
+
+        tails = [self.log.tail() for _ in range(3)]
+        waits = [asyncio.create_task(anext(tail)) for tail in tails]
+        await asyncio.sleep(0)
+        hearing = tails[0]._hearing
+        with mock.patch.object(hearing, "_bell", Broken()):
+            hearing._ring()
+        errors = await asyncio.gather(*waits, return_exceptions=True)
+        self.assertEqual([(type(error), str(error)) for error in errors], [(BlockingIOError, "[Errno 11] no thread")] * 3)
+        self.assertEqual(len({id(error) for error in errors}), 3)
 
     async def test_a_word_that_it_does_not_know_is_said_of_it(self):
         with self.assertRaisesRegex(TypeError, r"Log\.tail\(\) got an unexpected keyword argument 'bogus'"):

@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import weakref
 from collections.abc import AsyncGenerator, Callable
+from copy import copy
 from typing import Any, Generic, TypeVar
 
 from ._native import Bell, Cursor, Entry, Loop
@@ -84,10 +85,10 @@ class _Hearing:
         try:
             told = self._bell.which(list(self._waiting.values()))
         except Exception as error:
-            # It rings no more: every waiting tail raises why, and may try again.
+            # It rings no more: every waiting tail raises why, an error of its own, and may try again.
             for until in waiting:
                 if not until.done():
-                    until.set_exception(error)
+                    until.set_exception(copy(error))
             return
         for place in told:
             _end(waiting[place])

@@ -12,6 +12,7 @@ import weakref
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable
+from copy import copy
 from typing import Any
 
 from .faults import Closed
@@ -55,7 +56,7 @@ class Watched(AsyncScope):
         self._loop.remove_reader(self._descriptor)
         self._descriptor = -1
         self._disconnect()
-        self._came.extend(self._failures(Closed("this client was closed")))
+        self._fail(Closed("this client was closed"))
         self._tell_all()
 
     def __del__(self, _warn: Callable[..., None] = warnings.warn) -> None:
@@ -90,8 +91,14 @@ class Watched(AsyncScope):
         try:
             self._came.extend(self._bring())
         except Exception as error:
-            self._came.extend(self._failures(error))
+            self._fail(error)
         self._tell_all()
+
+    def _fail(self, error: Exception) -> None:
+        """Every call that has not ended fails, each with an error of its own: one that several tasks raise has the traceback, and
+        the notes, of all of them.
+        """
+        self._came.extend((call, what, copy(value)) for call, what, value in self._failures(error))
 
     def _tell_all(self) -> None:
         came = self._came
