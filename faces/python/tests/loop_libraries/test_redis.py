@@ -57,13 +57,21 @@ async def test_what_is_published_reaches_those_who_listen(client):
             assert message["data"] == b"%d" % number
 
 
+async def until_blocked(client) -> None:
+    """Waits until the server knows that somebody waits: a command that is cancelled on its way there leaves the client, on any
+    loop, with a connection that answers nothing.
+    """
+    while not (await client.info("clients"))["blocked_clients"]:
+        await asyncio.sleep(0.001)
+
+
 async def test_a_wait_is_ended_by_a_push_and_by_cancelling(client):
     waits = asyncio.ensure_future(client.blpop("queue", timeout=0))
-    await asyncio.sleep(0.01)
+    await until_blocked(client)
     await client.rpush("queue", "pushed")
     assert await asyncio.wait_for(waits, 60) == (b"queue", b"pushed")
     waits = asyncio.ensure_future(client.blpop("queue", timeout=0))
-    await asyncio.sleep(0.01)
+    await until_blocked(client)
     waits.cancel()
     with pytest.raises(asyncio.CancelledError):
         await waits
