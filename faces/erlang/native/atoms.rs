@@ -22,7 +22,7 @@ macro_rules! atoms {
 
 atoms! {
     again, bytes, closed, data, done, down, error, fault, frame, idle, infinity, nan, negative_infinity,
-    no_erlang_value, no_python_value, none, ok, overloaded, pending, refused, send, thalweg, thalweg_event, undefined,
+    no_erlang_value, no_python_value, none, ok, overloaded, panicked, pending, refused, send, thalweg, thalweg_event, undefined,
     no = "false",
     yes = "true",
 }

@@ -45,7 +45,7 @@ unsafe fn enter(
     match catch_unwind(AssertUnwindSafe(|| function(env, arguments))) {
         Ok(Some(nif::AGAIN_APART)) => env.again_apart(name, entry, arguments),
         Ok(answer) => answer.unwrap_or_else(|| env.bad_argument()),
-        Err(_) => env.make_tuple(&[env.atom("error"), env.atom("panicked")]),
+        Err(_) => waiter::panicked(env),
     }
 }
 

@@ -9,6 +9,7 @@ use crate::decode;
 use crate::enif::{Pid, RawTerm};
 use crate::generated::types::{Kind, PythonAttendItem, PythonResponse};
 use crate::term::{Env, Letter};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use thalweg_service::{Error, EventKind};
 use thalweg_wire::fault::Fault;
 
@@ -71,8 +72,20 @@ pub(crate) struct Delivery {
 }
 
 /// Says what came of a call: `{ok, Value}`, `{error, Reason}`, of a stream also `{data, Value}` and `done`.
-/// An error is the last that is told of a stream, be it that one of its values has no term.
+/// An error is the last that is told of a stream, be it that one of its values has no term. So is
+/// `{error, panicked}`, where the frame was not read to its end: its waiter is told that instead of nothing.
 pub(crate) fn tell(env: Env, expect: Expect, kind: &EventKind, frame: &[u8]) -> Delivery {
+    let told = catch_unwind(AssertUnwindSafe(|| read(env, expect, kind, frame)));
+    told.unwrap_or_else(|_| Delivery { term: panicked(env), is_last: true })
+}
+
+/// `{error, panicked}`.
+pub(crate) fn panicked(env: Env) -> RawTerm {
+    let known = atoms(env);
+    pair(env, known.error, known.panicked)
+}
+
+fn read(env: Env, expect: Expect, kind: &EventKind, frame: &[u8]) -> Delivery {
     match kind {
         // A service that refuses says so in words of its own, which generated code reads as any other answer.
         EventKind::Failed(error)
@@ -187,8 +200,8 @@ pub(crate) fn attended<'f>(kind: &EventKind, frame: &'f [u8]) -> Option<PythonAt
     if !matches!(kind, EventKind::Item) {
         return None;
     }
-    match PythonResponse::decode(frame) {
-        Ok(PythonResponse::AttendItem(item)) => Some(item),
+    match catch_unwind(|| PythonResponse::decode(frame)) {
+        Ok(Ok(PythonResponse::AttendItem(item))) => Some(item),
         _ => None,
     }
 }
@@ -204,19 +217,21 @@ pub(crate) fn line_of(item: &PythonAttendItem<'_>) -> Option<usize> {
     (item.kind == Kind::Log).then_some(item.value.len())
 }
 
-/// The message that an item is, and whose.
+/// The message that an item is, and whose. Of one that has no term, or whose reading panics, the keeper is
+/// told: it answers what waits for an answer.
 pub(crate) fn message_of(env: Env, item: &PythonAttendItem<'_>, keeper: Pid) -> (Pid, RawTerm) {
     let known = atoms(env);
     let kind = env.atom(item.kind.word());
-    let value = match decode::term(env, &item.value) {
-        Ok(value) => value,
-        Err(wrong) => {
-            let what = no_value(env, &wrong.0);
-            let message =
-                env.make_tuple(&[known.thalweg_event, known.error, env.make_natural(item.number), what]);
-            return (keeper, message);
-        }
+    let wrong = match catch_unwind(|| decode::term(env, &item.value)) {
+        Ok(Ok(value)) => return addressed(env, (kind, item.number, value), keeper),
+        Ok(Err(wrong)) => no_value(env, &wrong.0),
+        Err(_) => known.panicked,
     };
+    (keeper, env.make_tuple(&[known.thalweg_event, known.error, env.make_natural(item.number), wrong]))
+}
+
+fn addressed(env: Env, (kind, number, value): (RawTerm, u64, RawTerm), keeper: Pid) -> (Pid, RawTerm) {
+    let known = atoms(env);
     if kind == known.send {
         let target = env.tuple(value).and_then(|pair| match pair {
             [to, message] => Some((env.pid(*to)?, *message)),
@@ -227,5 +242,5 @@ pub(crate) fn message_of(env: Env, item: &PythonAttendItem<'_>, keeper: Pid) -> 
         }
         // A process of another node: the keeper sends it on.
     }
-    (keeper, env.make_tuple(&[known.thalweg_event, kind, env.make_natural(item.number), value]))
+    (keeper, env.make_tuple(&[known.thalweg_event, kind, env.make_natural(number), value]))
 }

@@ -5,7 +5,8 @@
 //! finds no more than [`INLINE_BYTES_MAX`] is read there, but for what is short; the rest is put aside, and
 //! so is whatever comes behind it for the same waiter, a failure included: each waiter is told everything in
 //! the order in which it came. The router has a process read them on a scheduler apart, one after the other,
-//! with the lock free meanwhile. One whose waiter is gone by then is dropped.
+//! with the lock free meanwhile. One whose waiter is gone by then is dropped. One whose reading panics is told
+//! of as such ([`waiter`]), so the next one is read.
 //!
 //! *Checked by* `test/thalweg_client_SUITE.erl`.
 
@@ -122,8 +123,6 @@ impl State {
 impl Connection {
     /// Reads what was put aside, and answers `true`, unless another process does. It may take long.
     pub(crate) fn unpack(&self, env: Env) -> bool {
-        // Before the lock, so that what unwinds lets go of that first.
-        let reader = Reader { connection: self, env };
         let mut state = self.lock();
         if state.shelf.is_read {
             return false;
@@ -137,29 +136,9 @@ impl Connection {
                 state.deliver(env, held.number, read);
             }
         }
-        // From here on another process may read.
-        drop(reader);
         // The router may sleep by now, and the peer wait for what was said here.
         state.leave(env);
         true
-    }
-}
-
-/// A process that reads what was put aside. Where it panics, the frame that it was amid is lost, and the
-/// router is told to have the rest read.
-struct Reader<'c> {
-    connection: &'c Connection,
-    env: Env,
-}
-
-impl Drop for Reader<'_> {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            let mut state = self.connection.lock();
-            state.shelf.is_read = false;
-            state.shelf.is_told = false;
-            state.have_held_read(self.env);
-        }
     }
 }
 
