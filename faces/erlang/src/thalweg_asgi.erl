@@ -251,8 +251,9 @@ answer(Socket, Options, {Method, {Path, Query}, Minor, Headers}, Body) ->
                 gone -> gen_tcp:close(Socket);
                 {refused, Status} -> refuse(Socket, Status);
                 {true, Status, Told, Length} ->
-                    %% What is left of a body would be taken for the next request.
-                    Stays = IsKept andalso thalweg_body:is_read(Read),
+                    %% What is left of a body would be taken for the next request. An application may end the connection as well
+                    %% (RFC 9112, 9.6).
+                    Stays = IsKept andalso thalweg_body:is_read(Read) andalso not lists:any(fun is_close/1, Told),
                     Outcome = respond(Socket, Options, {Stream, Read}, {Status, Told, Length, {Minor, Stays}, Method}),
                     behind(Socket, Options, Outcome, Stays);
                 false ->
@@ -278,11 +279,12 @@ behind(Socket, _Options, {ok, Body}, false) ->
     end;
 behind(Socket, _Options, {error, _}, _) -> gen_tcp:close(Socket).
 
-%% Whether a header asks for the end of the connection, among whatever else it asks for (RFC 9110, 7.6.1).
+%% Whether a header, of either end, asks for the end of the connection, among whatever else it asks for (RFC 9110, 7.6.1).
 -spec is_close({binary(), binary()}) -> boolean().
-is_close({<<"connection">>, Value}) ->
-    lists:member(<<"close">>, binary:split(thalweg_request:lowered(Value), [<<",">>, <<" ">>, <<"\t">>], [global, trim_all]));
-is_close(_) -> false.
+is_close({Name, Value}) ->
+    Words = [<<",">>, <<" ">>, <<"\t">>],
+    is_called(Name, <<"connection">>) andalso
+        lists:member(<<"close">>, binary:split(thalweg_request:lowered(Value), Words, [global, trim_all])).
 
 %% Whether an answer begins so, what it says, and how long it says that its body is: with a status that no other follows (RFC 9110,
 %% 15.2), nothing that would be read as more than it is (5.5), and one length (8.6). How a body is divided is not the application's affair.
@@ -295,6 +297,9 @@ is_head({data, {Status, Told}}) when is_integer(Status), Status >= 200, Status =
         %% It has no body, and unlike others that have none it has to say so (RFC 9110, 15.3.6; RFC 9112, 6.3).
         Lengths when Status =:= 205, is_list(Lengths) ->
             {true, Status, [{<<"content-length">>, <<"0">>} | without(<<"content-length">>, without_encoding(Told))], none};
+        %% It has none either, and may not say so (RFC 9110, 8.6).
+        Lengths when Status =:= 204, is_list(Lengths) ->
+            {true, Status, without(<<"content-length">>, without_encoding(Told)), none};
         [] -> {true, Status, without_encoding(Told), none};
         [Length] when is_integer(Length) -> {true, Status, without_encoding(Told), Length};
         _ -> false
@@ -332,7 +337,8 @@ respond(Socket, Options, Exchange, {Status, Told, Length, {Minor, Stays}, Method
         end,
     Own =
         [<<"transfer-encoding: chunked\r\n">> || Body =:= chunks] ++
-            [<<"connection: close\r\n">> || not Stays],
+            [<<"connection: close\r\n">> || not Stays, not lists:any(fun is_close/1, Told)] ++
+            [date_line() || not lists:any(fun({Name, _}) -> is_called(Name, <<"date">>) end, Told)],
     Lines = [[Name, <<": ">>, Value, <<"\r\n">>] || {Name, Value} <- Told],
     Head = [<<"HTTP/1.1 ">>, integer_to_binary(Status), <<" \r\n">>, Lines, Own, <<"\r\n">>],
     case gen_tcp:send(Socket, Head) of
@@ -395,7 +401,19 @@ part(Socket, Part, Body) ->
 
 -spec refuse(gen_tcp:socket(), pos_integer()) -> ok.
 refuse(Socket, Status) ->
-    Head = ["HTTP/1.1 ", integer_to_list(Status), " \r\ncontent-length: 0\r\nconnection: close\r\n\r\n"],
+    Head = ["HTTP/1.1 ", integer_to_list(Status), " \r\ncontent-length: 0\r\nconnection: close\r\n", date_line(), "\r\n"],
     _ = gen_tcp:send(Socket, Head),
     _ = inet:setopts(Socket, [{active, false}]),
     thalweg_request:linger(Socket).
+
+%% When an answer was made, which whoever has a clock has to say (RFC 9110, 6.6.1).
+-spec date_line() -> iodata().
+date_line() ->
+    {{Year, Month, Day} = Date, {Hour, Minute, Second}} = calendar:universal_time(),
+    DayName = element(calendar:day_of_the_week(Date), {"Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"}),
+    MonthName = element(Month, {"Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"}),
+    Clock = lists:join($:, [two_digits(Part) || Part <- [Hour, Minute, Second]]),
+    ["date: ", DayName, ", ", two_digits(Day), $\s, MonthName, $\s, integer_to_list(Year), $\s, Clock, " GMT\r\n"].
+
+-spec two_digits(0..59) -> string().
+two_digits(Number) -> [$0 + Number div 10, $0 + Number rem 10].

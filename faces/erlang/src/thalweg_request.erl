@@ -13,6 +13,8 @@
 %% Names of fields are in lower case. The host is the target's, where that names one.
 -type head() :: {Method :: binary(), {Path :: binary(), Query :: binary()}, Minor :: 0..9, [{binary(), binary()}]}.
 
+-type line() :: {ok, Line :: binary(), Rest :: binary()} | too_long | late | closed.
+
 %% Bytes of one line, its end included, and of all fields, their names and values.
 -define(LINE_BYTES_MAX, 8192).
 -define(FIELDS_BYTES_MAX, 65536).
@@ -33,9 +35,22 @@ head(Socket, <<>>, Idle) ->
     end;
 head(Socket, Buffer, Idle) -> begun(Socket, Buffer, until(Idle)).
 
+%% One empty line may stand in front of it, as some clients send one behind a body (RFC 9112, 2.2). That alone begins none.
 -spec begun(gen_tcp:socket(), binary(), integer() | infinity) -> {ok, head(), binary()} | {refused, pos_integer()} | closed.
 begun(Socket, Buffer, Until) ->
     case line(Socket, Buffer, Until) of
+        {ok, <<>>, <<>>} ->
+            case gen_tcp:recv(Socket, 0, left(Until)) of
+                {ok, Bytes} -> first_line(Socket, line(Socket, Bytes, Until), Until);
+                {error, _} -> closed
+            end;
+        {ok, <<>>, Rest} -> first_line(Socket, line(Socket, Rest, Until), Until);
+        Line -> first_line(Socket, Line, Until)
+    end.
+
+-spec first_line(gen_tcp:socket(), line(), integer() | infinity) -> {ok, head(), binary()} | {refused, pos_integer()} | closed.
+first_line(Socket, First, Until) ->
+    case First of
         {ok, Line, Rest} ->
             case binary:split(Line, <<" ">>, [global]) of
                 [Method, Target, <<"HTTP/1.", Minor>>] when Minor >= $0, Minor =< $9 ->
@@ -146,7 +161,7 @@ field(Line) ->
     end.
 
 %% A line without its end, and what is behind it.
--spec line(gen_tcp:socket(), binary(), integer() | infinity) -> {ok, binary(), binary()} | too_long | late | closed.
+-spec line(gen_tcp:socket(), binary(), integer() | infinity) -> line().
 line(Socket, Buffer, Until) ->
     case binary:match(Buffer, <<"\n">>, [{scope, {0, min(byte_size(Buffer), ?LINE_BYTES_MAX)}}]) of
         {At, 1} ->

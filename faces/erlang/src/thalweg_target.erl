@@ -10,11 +10,19 @@
 -type target() :: {Path :: binary(), Query :: binary(), Host :: binary() | none}.
 
 %% @doc A target in origin form, in absolute form, which servers have to take as well (3.2.2), or the asterisk of `OPTIONS' (3.2.4). An
-%% absolute one without path and query is the whole server to `OPTIONS', and `/' to everything else.
+%% absolute one without path and query is the whole server to `OPTIONS', and `/' to everything else. None has a blank or another character
+%% of control in it: a bare CR is invalid wherever it stands (2.2).
 -spec read(Method :: binary(), binary()) -> {ok, target()} | error.
-read(_Method, <<"/", _/binary>> = Target) -> {ok, divided(Target, none)};
-read(<<"OPTIONS">>, <<"*">>) -> {ok, {<<"*">>, <<>>, none}};
 read(Method, Target) ->
+    case lists:all(fun(Byte) -> Byte > $\s andalso Byte =/= 127 end, binary_to_list(Target)) of
+        true -> of_text(Method, Target);
+        false -> error
+    end.
+
+-spec of_text(binary(), binary()) -> {ok, target()} | error.
+of_text(_Method, <<"/", _/binary>> = Target) -> {ok, divided(Target, none)};
+of_text(<<"OPTIONS">>, <<"*">>) -> {ok, {<<"*">>, <<>>, none}};
+of_text(Method, Target) ->
     case binary:split(Target, <<"://">>) of
         [Scheme, Rest] ->
             case lists:member(thalweg_request:lowered(Scheme), [<<"http">>, <<"https">>]) of

@@ -5,10 +5,10 @@
 all() ->
     [
         asked, no_lifespan, failing, another_runner, over_http, older_clients, kept_alive, headers_that_are_no_text, asked_to_close, refusals,
-        long_heads, refused_while_it_sends, no_field, slow_lines, slow_reader, path_that_is_no_text, hosts, targets, late_heads, expectations, long_bodies, long_bodies_are_waited_for,
+        long_heads, refused_while_it_sends, no_field, empty_lines, slow_lines, slow_reader, path_that_is_no_text, hosts, targets, late_heads, expectations, long_bodies, long_bodies_are_waited_for,
         bodies_in_chunks, chunks_that_are_none, chunks_taken_apart, bodies_that_stop, bodies_that_nobody_reads, pieces_that_are_given_up, pieces_for_several, said_behind_the_last_part,
         clients_that_leave, clients_that_end_what_they_send, chunks_that_trickle, many_chunks, returned_before_the_last_part, parts_of_any_length, parts_that_nobody_takes,
-        answers_that_are_none, statuses, ends_of_a_connection, as_long_as_it_says, chunks_are_ours, head, short_of_descriptors, ends_with_its_owner, stopped_by_another, timeouts_that_are_none, told_to_shut_down, interrupted_to_shut_down
+        answers_that_are_none, statuses, dates, closed_by_the_application, ends_of_a_connection, as_long_as_it_says, chunks_are_ours, head, short_of_descriptors, ends_with_its_owner, stopped_by_another, timeouts_that_are_none, told_to_shut_down, interrupted_to_shut_down
     ].
 
 init_per_suite(Config) -> thalweg_test:start(Config, #{size => 1}).
@@ -186,6 +186,17 @@ no_field(Config) ->
      || Line <- [<<"GET  / HTTP/1.1">>, <<"GET / HTTP/2.0">>, <<"GET / HTTP/1.10">>, <<"GET /">>, <<" / HTTP/1.1">>, <<"G\xff / HTTP/1.1">>, <<>>]
     ].
 
+%% As some clients send one behind a body. Where nothing follows nothing was begun.
+empty_lines(Config) ->
+    Behind = <<"\r\nGET /2 HTTP/1.1\r\nconnection: close\r\n\r\n">>,
+    {<<"HTTP/1.1 201 ", _/binary>>, <<"POST /  body 1HTTP/1.1 201 ", _/binary>>} =
+        http(Config, <<"\r\nPOST / HTTP/1.1\r\ncontent-length: 4\r\n\r\nbody", Behind/binary>>),
+    with_server(#{idle_ms_max => 300}, fun(Other) ->
+        Socket = connected(Other),
+        ok = gen_tcp:send(Socket, <<"\r\n">>),
+        {error, closed} = gen_tcp:recv(Socket, 0)
+    end).
+
 %% A line has so long to come, whatever comes of it meanwhile.
 slow_lines(_Config) ->
     {ok, Server} = thalweg_asgi:listen(#{app => <<"web:app">>, idle_ms_max => 100}),
@@ -261,7 +272,7 @@ targets(Config) ->
         {Line, {<<"HTTP/1.1 400 ", _/binary>>, <<>>}} = {Line, http(Config, <<Line/binary, " HTTP/1.1\r\n\r\n">>)}
      || Line <- [
             <<"GET *">>, <<"GET ftp://other/">>, <<"GET http://">>, <<"GET http:///told">>, <<"GET http://me@other/">>, <<"CONNECT other:80">>,
-            <<"GET told">>, <<"OPTIONS *a">>
+            <<"GET told">>, <<"OPTIONS *a">>, <<"GET /told\rme">>, <<"GET /\ttold">>, <<"GET /told", 127>>, <<"GET http://other/", 0>>
         ]
     ],
     %% Its own host has to be named all the same.
@@ -646,7 +657,7 @@ connected(Config) ->
 %% What an application may not say ends its request, and nobody reads it.
 answers_that_are_none(Config) ->
     [
-        {<<"HTTP/1.1 500 \r\ncontent-length: 0\r\nconnection: close">>, <<>>} =
+        {<<"HTTP/1.1 500 \r\ncontent-length: 0\r\nconnection: close\r\ndate: ", _:29/binary>>, <<>>} =
             http(Config, <<"GET ", Path/binary, " HTTP/1.1\r\n\r\n">>)
      || Path <- [<<"/body-first">>, <<"/value">>, <<"/name">>, <<"/no-name">>, <<"/two-lengths">>, <<"/no-length">>]
     ],
@@ -682,7 +693,30 @@ statuses(Config) ->
     %% Nor where the application says so.
     {<<"HTTP/1.1 205 ", Said/binary>>, <<"HTTP/1.1 201 ", _/binary>>} =
         http(Config, <<"GET /status-of-length?205 HTTP/1.1\r\n\r\n", Behind/binary>>),
-    {match, [[<<"content-length: 0">>]]} = re:run(Said, "content-length.*", [global, {newline, crlf}, {capture, all, binary}]).
+    {match, [[<<"content-length: 0">>]]} = re:run(Said, "content-length.*", [global, {newline, crlf}, {capture, all, binary}]),
+    {<<"HTTP/1.1 204 ", None/binary>>, <<"HTTP/1.1 201 ", _/binary>>} =
+        http(Config, <<"GET /status-of-length?204 HTTP/1.1\r\n\r\n", Behind/binary>>),
+    nomatch = re:run(None, "content-length", [caseless]).
+
+%% Every answer says when it was made, once.
+dates(Config) ->
+    Known = "date: (Mon|Tue|Wed|Thu|Fri|Sat|Sun), \\d\\d (Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) \\d{4} \\d\\d:\\d\\d:\\d\\d GMT(\r|$)",
+    [
+        begin
+            {Head, _} = http(Config, Request),
+            {Request, {match, [_]}} = {Request, re:run(Head, Known, [global])},
+            {Request, {match, [_]}} = {Request, re:run(Head, "\r\ndate:", [global, caseless])}
+        end
+     || Request <- [<<"GET / HTTP/1.1\r\nconnection: close\r\n\r\n">>, <<"GET /stream HTTP/1.0\r\n\r\n">>, <<"GET / HTTP/1.1\r\nnone\r\n\r\n">>]
+    ],
+    {Own, _} = http(Config, <<"GET /own-date HTTP/1.1\r\nconnection: close\r\n\r\n">>),
+    {match, [[<<"Date: mine">>]]} = re:run(Own, "date.*", [global, caseless, {newline, crlf}, {capture, all, binary}]).
+
+%% An application that says that it closes the connection does, and says so once.
+closed_by_the_application(Config) ->
+    {<<"HTTP/1.1 200 ", Head/binary>>, <<"6\r\nbehind\r\n0\r\n\r\n">>} =
+        http(Config, <<"GET /closes HTTP/1.1\r\n\r\nGET /2 HTTP/1.1\r\nconnection: close\r\n\r\n">>),
+    {match, [_]} = re:run(Head, "\r\nconnection:", [global, caseless]).
 
 %% Both ends of the connection, in their scope.
 ends_of_a_connection(Config) ->

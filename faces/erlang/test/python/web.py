@@ -26,8 +26,10 @@ BADLY = {
     "/two-lengths": [_start((b"content-length", b"6"), (b"content-length", b"7"))],
     "/no-length": [_start((b"content-length", b"six"))],
     "/chunked": [_start((b"Transfer-Encoding", b"chunked"))],
+    "/own-date": [_start((b"Date", b"mine"))],
+    "/closes": [_start((b"Connection", b"x-other, Close"))],
 }
-"""What applications say that they should not, by paths."""
+"""What applications say that they should not, or need not, by paths."""
 
 
 async def app(scope, receive, send):
