@@ -10,7 +10,7 @@
 -export_type([options/0]).
 
 -type options() :: #{
-    %% How many; as many as processors, but for one.
+    %% How many; as many as there are schedulers, but for one.
     size => pos_integer(),
     %% The interpreter, or a virtual environment.
     python => file:filename_all(),
@@ -103,7 +103,8 @@ start_link(Name, Options) -> supervisor:start_link(?MODULE, {Name, Options}).
 init({Name, Options}) ->
     %% One of its name that failed, or is long gone, may have had more places.
     ok = thalweg_directory:forget(Name),
-    Size = maps:get(size, Options, max(1, erlang:system_info(logical_processors) - 1)),
+    %% Schedulers are as many as processors that this process may use: those of the machine may be more, or unknown.
+    Size = maps:get(size, Options, max(1, erlang:system_info(schedulers_online) - 1)),
     Place = fun(Index) ->
         #{
             id => Index,

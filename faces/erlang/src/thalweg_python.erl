@@ -53,5 +53,11 @@ environment(Options) -> maps:get(environment, Options, []).
 -spec wanted(thalweg_pool:options()) -> file:filename_all().
 wanted(Options) -> maps:get(python, Options, os:getenv("THALWEG_PYTHON", "python3")).
 
+%% As everywhere, a name with a slash is a path from here, and any other is looked for in $PATH.
 -spec find(thalweg_pool:options()) -> file:filename_all() | false.
-find(Options) -> os:find_executable(unicode:characters_to_list(wanted(Options))).
+find(Options) ->
+    Wanted = unicode:characters_to_list(wanted(Options)),
+    case lists:member($/, Wanted) of
+        true -> os:find_executable(filename:absname(Wanted));
+        false -> os:find_executable(Wanted)
+    end.

@@ -292,7 +292,12 @@ forget_endpoint(Endpoint) ->
 -spec runtime_directory() -> file:filename_all().
 runtime_directory() ->
     case os:getenv("XDG_RUNTIME_DIR") of
-        Directory when is_list(Directory), Directory =/= "" -> Directory;
+        Directory when is_list(Directory), Directory =/= "" ->
+            %% What one user's session says may be handed on to another's, or outlive it.
+            case filelib:is_dir(Directory) of
+                true -> Directory;
+                false -> "/tmp"
+            end;
         _ -> "/tmp"
     end.
 

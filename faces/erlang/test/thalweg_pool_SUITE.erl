@@ -4,7 +4,7 @@
 
 all() ->
     [
-        named_pools, sockets_are_nobody_elses, options_that_meet, heard_between_two_looks, given_up_and_not_gone, dies_before_its_child, starting_holds_nobody_up, ending_holds_nobody_up, in_flight_when_it_is_stopped, late_when_it_is_stopped, killed_under_callers, killed_while_idle, affinity_outlives_a_neighbour, ends_by_itself, no_interpreter, no_venv, venv, broken_worker, program_that_has_ended,
+        named_pools, as_many_as_schedulers, sockets_are_nobody_elses, no_runtime_directory, options_that_meet, heard_between_two_looks, given_up_and_not_gone, dies_before_its_child, starting_holds_nobody_up, ending_holds_nobody_up, in_flight_when_it_is_stopped, late_when_it_is_stopped, killed_under_callers, killed_while_idle, affinity_outlives_a_neighbour, ends_by_itself, no_interpreter, interpreter_from_here, no_venv, venv, broken_worker, program_that_has_ended,
         cannot_start_again, flapping, failed_start_leaves_nothing, directory_comes_again, lost_message, logging_while_it_runs, logging_in_a_child,
         standard_output, output_without_end, lines_that_nobody_takes, stopped_in_time, output_in_pieces, standard_input, logging, logging_what_is_no_line, ends_while_it_starts, environment, load_is_spread, streams_are_spread,
         calls_pass_over_who_is_not_there_yet, not_heard_any_more, worker_ends_with_the_pool, native_half_stays, code_is_loaded_again_and_again,
@@ -26,6 +26,14 @@ named_pools(_Config) ->
     {error, not_found} = thalweg:stop_pool(other),
     {error, no_worker} = thalweg:call(os, getpid, [], #{pool => other}).
 
+%% However many processors the machine has.
+as_many_as_schedulers(_Config) ->
+    Source =
+        "{ok, _} = thalweg_directory:start_link(), {ok, {_, Places}} = thalweg_pool:init({any, #{}}), "
+        "io:format(\"~b\", [length(Places)]), halt().",
+    Run = ["erl -noshell -pa ", filename:dirname(code:which(thalweg)), " -eval '", Source, "' "],
+    ["4", "1"] = [os:cmd(lists:flatten([Run, Schedulers])) || Schedulers <- ["+S 5:5", "+S 5:1"]].
+
 %% A worker listens where no other user can be before it, and nothing is left of that behind it.
 sockets_are_nobody_elses(_Config) ->
     {ok, _} = thalweg:start_pool(hidden, thalweg_test:pool(#{size => 2})),
@@ -37,6 +45,22 @@ sockets_are_nobody_elses(_Config) ->
     thalweg_test:until(fun() -> not filelib:is_dir(hd(Directories)) end),
     ok = thalweg:stop_pool(hidden),
     [false = filelib:is_dir(Directory) || Directory <- Directories].
+
+%% What names such a directory may name one that is not there.
+no_runtime_directory(_Config) ->
+    Before = os:getenv("XDG_RUNTIME_DIR"),
+    os:putenv("XDG_RUNTIME_DIR", "/nowhere/there"),
+    try
+        {ok, _} = thalweg:start_pool(hidden, thalweg_test:pool(#{size => 1})),
+        [Worker] = thalweg:workers(hidden),
+        "/tmp/" ++ _ = argument(Worker, ".shm"),
+        ok = thalweg:stop_pool(hidden)
+    after
+        case Before of
+            false -> os:unsetenv("XDG_RUNTIME_DIR");
+            _ -> os:putenv("XDG_RUNTIME_DIR", Before)
+        end
+    end.
 
 %% Folders stand before those that the environment of a pool says, and a virtual environment is where it is, from here.
 options_that_meet(_Config) ->
@@ -293,6 +317,22 @@ ends_by_itself(_Config) ->
 no_interpreter(_Config) ->
     {error, {no_such_interpreter, "no-such-python"}} = thalweg:start_pool(none, #{python => "no-such-python"}),
     {error, no_worker} = thalweg:call(os, getpid, [], #{pool => none}).
+
+
+%% A path is one from here, and is not looked for elsewhere.
+interpreter_from_here(Config) ->
+    {ok, Here} = file:get_cwd(),
+    Home = proplists:get_value(priv_dir, Config),
+    Program = script(Config, "from-here", "exit 1"),
+    ok = file:set_cwd(Home),
+    try
+        [ok = thalweg_python:check(#{python => Python}) || Python <- ["./from-here", <<"./from-here">>]],
+        Program = filename:join(Home, filename:basename(thalweg_python:interpreter(#{python => "./from-here"}))),
+        absolute = filename:pathtype(thalweg_python:interpreter(#{python => "./from-here"})),
+        {error, {no_such_interpreter, "from-here"}} = thalweg_python:check(#{python => "from-here"})
+    after
+        ok = file:set_cwd(Here)
+    end.
 
 no_venv(_Config) -> {error, {no_such_venv, "/no/such/venv"}} = thalweg:start_pool(none, #{venv => "/no/such/venv"}).
 
