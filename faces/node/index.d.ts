@@ -1,5 +1,7 @@
 // What a user of the package sees. Times are microseconds since the Unix epoch.
 
+/// <reference types="node" />
+
 /** What can go wrong: a code, and what it means. */
 export const CODES: Readonly<Record<ErrorCode, string>>
 
@@ -45,8 +47,11 @@ export class ThalwegError<Code extends string = ErrorCode> extends Error {
   readonly logs?: number[] | null
   /** Of `appendMany` and `appendTimed`: how many entries, the first ones, are appended nevertheless. */
   readonly appended?: number
-  /** Of an append that was not done since one in front of it in its turn was refused: that one's error. */
-  readonly cause?: ThalwegError
+  /**
+   * What led to it: of an append that was not done since one in front of it in its turn was refused, that one's error. Others have
+   * whatever was thrown, which may be anything.
+   */
+  readonly cause?: unknown
   /** Of an append whose sync failed, or could not be waited for: it may last, or not. */
   readonly outcome?: "unknown"
 }
@@ -59,28 +64,28 @@ export type Data = string | NodeJS.ArrayBufferView
 
 export interface OpenOptions {
   /** "sync" unless said otherwise, or as it is where this process has the store open already. */
-  durability?: Durability
+  durability?: Durability | undefined
   /**
    * Attach to a store that another process writes, or wrote; nothing else that is asked for matters then. Nothing of it need be
    * writable: where the file `signal` is, tails are woken, and where it is not, they look every 10 ms.
    */
-  readOnly?: boolean
+  readOnly?: boolean | undefined
   /** Size of the first segment file, 4 MiB unless said otherwise; each next one is twice as large. A multiple of 4096. */
-  segmentBytesMin?: number
+  segmentBytesMin?: number | undefined
   /** Size of the largest segment file, 64 MiB unless said otherwise: a multiple of 4096 from 8192 to 1 GiB. One commit holds a little less. */
-  segmentBytesMax?: number
+  segmentBytesMax?: number | undefined
   /**
    * Housekeeping removes entries older than this, in microseconds: all of them once the newest is, before that whole segments at a time.
    * An integer, as every number here.
    */
-  retainUs?: number
+  retainUs?: number | undefined
   /**
    * Housekeeping lets go of the oldest entries, whole segments at a time, while segment files take more bytes than this, the one that is
    * written to included, which stays. Segments grow to a sixteenth of it, 1 MiB at least.
    */
-  retainBytes?: number
+  retainBytes?: number | undefined
   /** Housekeeping begins a new segment when the first entry of the newest is older than this by its own time, in microseconds, idle or not. */
-  rotateAfterUs?: number
+  rotateAfterUs?: number | undefined
 }
 
 /**
@@ -140,7 +145,7 @@ export interface Backup {
 }
 
 /**
- * What stands in a segment file, or in all those of a store, piece by piece, whole or not. The store should not be open
+ * What stands in a segment file, or in all those of a store, piece by piece, whole or not. The store should not be
  * open: what is being written may look torn. A file that cannot be read rejects one `next()`; the following one goes on
  * with the next file.
  */
@@ -319,7 +324,7 @@ export interface Purged {
 
 export interface TimeOption {
   /** That of the call, for a transaction that of `transaction()`, unless said otherwise; a whole number, not before the epoch. It may repeat or go back. */
-  time?: number
+  time?: number | undefined
 }
 
 export interface Store {
@@ -339,7 +344,7 @@ export interface Store {
    * Names of logs as they become visible, each once, in the order of their creation: of those to come, and of those there
    * are as well if they are asked for. A name comes again when a log takes it anew.
    */
-  newLogs(options?: { existing?: boolean; signal?: AbortSignal }): AsyncIterableIterator<string>
+  newLogs(options?: { existing?: boolean | undefined; signal?: AbortSignal | undefined }): AsyncIterableIterator<string>
   /** Begins a transaction. */
   transaction(options?: TimeOption): Transaction
   /** Runs a function in a transaction: committed when it is done, aborted when it fails. */
@@ -385,30 +390,32 @@ export interface Transaction {
 /** The places where a query can begin. Times are whole numbers, or an infinity; an offset is a whole number, and not negative. */
 interface Starts {
   /** Entries of this time or a later one. */
-  start?: number
+  start?: number | undefined
   /** Entries of a later time. */
-  after?: number
+  after?: number | undefined
   /** From the first entry of exactly this time on, whatever follows it. */
-  exact?: number
+  exact?: number | undefined
   /** From this offset on; of an entry that begins in front of it, only the rest. */
-  offset?: number
+  offset?: number | undefined
   /** From now on. */
-  tail?: boolean
+  tail?: boolean | undefined
   /** What the newest checkpoint does not cover. */
-  checkpoint?: boolean
+  checkpoint?: boolean | undefined
 }
 
 /** One member at most. The others are absent, or flags that are not set. */
 type AtMostOne<All> = {
-  [One in keyof All]: Pick<All, One> & { [Other in Exclude<keyof All, One>]?: true extends All[Other] ? false : undefined }
+  [One in keyof All]: Pick<All, One> & {
+    [Other in Exclude<keyof All, One>]?: (true extends All[Other] ? false : undefined) | undefined
+  }
 }[keyof All]
 
 /** What is asked for: where to begin, which is one place at most and otherwise the oldest entry, and which entries to leave out. */
 export type Query = NonNullable<AtMostOne<Starts>> & {
   /** Only entries before this time. */
-  end?: number
+  end?: number | undefined
   /** Also what is written and not durable yet. In "sync" mode a power cut may take it back. */
-  uncommitted?: boolean
+  uncommitted?: boolean | undefined
 }
 
 /**
@@ -455,11 +462,11 @@ export interface Log {
   appendSync(data: Data, options?: TimeOption): number
   /** Entries up to what is visible now, oldest first. */
   query(query: Query & { lazy: true }): IterableIterator<LazyEntry>
-  query(query?: Query & { lazy?: false }): IterableIterator<Entry>
+  query(query?: Query & { lazy?: boolean | undefined }): IterableIterator<Entry>
   /** A place that moves forward, without making an object per entry. */
   cursor(query?: Query): Cursor
   /** Entries as they come: from now on, or from where the query says. */
-  tail(query?: Query, options?: { signal?: AbortSignal }): AsyncIterableIterator<Entry>
+  tail(query?: Query, options?: { signal?: AbortSignal | undefined }): AsyncIterableIterator<Entry>
 }
 
 /**

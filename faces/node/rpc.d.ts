@@ -11,19 +11,19 @@ export type Call = readonly [method: string, params?: Params]
 
 export interface RpcOptions {
   /** How long an answer is waited for, connecting included, where a call says nothing else; a minute unless said. */
-  deadlineMs?: number
+  deadlineMs?: number | undefined
   /** Connections to one address, 8 unless said; further calls wait for one to be free. */
-  connectionsMax?: number
+  connectionsMax?: number | undefined
   /** Connections that are kept while nothing goes over them, of all addresses together; 2 unless said. */
-  idleMax?: number
+  idleMax?: number | undefined
   /** How long they are kept; 30,000 ms unless said. */
-  idleForMs?: number
+  idleForMs?: number | undefined
   /** Requests that have not ended, 1,024 unless said; one more fails with `OVERLOADED`. */
-  inFlightMax?: number
+  inFlightMax?: number | undefined
   /** The longest answer, 64 MiB unless said. */
-  answerBytesMax?: number
+  answerBytesMax?: number | undefined
   /** What lets it in where a server has tokens: it goes with every request. */
-  token?: string
+  token?: string | undefined
 }
 
 export interface AskOptions {

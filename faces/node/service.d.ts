@@ -36,29 +36,29 @@ export interface CallOptions extends SyncCallOptions {
 
 export interface ConnectOptions {
   /** `SCHEMA_HASH` of the generated types: a server with another schema refuses. Any schema fits without it. */
-  schema?: string
+  schema?: string | undefined
   /** How long to go on trying to connect, 5,000 ms unless said otherwise. */
-  connectWithinMs?: number
+  connectWithinMs?: number | undefined
   /** The deadline of a call that is given none, in milliseconds. */
-  deadlineMs?: number
+  deadlineMs?: number | undefined
   /** Calls in flight at most, 1,024 unless said otherwise; further ones wait in this process. */
-  inFlightMax?: number
+  inFlightMax?: number | undefined
   /** Bytes of requests that may wait in this process; a call beyond them fails with `OVERLOADED`. 64 MiB unless said otherwise. */
-  unsentBytesMax?: number
+  unsentBytesMax?: number | undefined
   /** The longest frame to send or to take, 16 MiB unless said otherwise. */
-  frameBytesMax?: number
+  frameBytesMax?: number | undefined
   /** Ask for shared memory on a `.sock` too, and do without where there is none. A `.shm` is never anything else. */
-  shared?: boolean
+  shared?: boolean | undefined
   /** Bytes of each ring to ask for. */
-  ringBytes?: number
+  ringBytes?: number | undefined
   /** May look for a moment for an answer in shared memory before sleeping. */
-  spin?: boolean
+  spin?: boolean | undefined
   /** Speak plain frames: answers in order, neither cancellation nor credit. */
-  plain?: boolean
+  plain?: boolean | undefined
   /** Only a server that this process's user runs, or root, is spoken to; as is unless said otherwise. */
-  sameUserOnly?: boolean
+  sameUserOnly?: boolean | undefined
   /** Connect anew with the next call after the connection ended. */
-  reconnect?: boolean
+  reconnect?: boolean | undefined
 }
 
 /** A client on the event loop: the transport under a generated client. */
@@ -115,36 +115,36 @@ export interface Reply {
 
 /** What a server serves: what the generated `service(handler)` makes. */
 export interface Service {
-  readonly schema?: string
-  readonly errorTag?: string
+  readonly schema?: string | undefined
+  readonly errorTag?: string | undefined
   dispatch(frame: Uint8Array, reply: Reply): Promise<void> | void
 }
 
 export interface ListenOptions {
   /** `SCHEMA_HASH` of the generated types; a generated service brings it. */
-  schema?: string
+  schema?: string | undefined
   /** The tag of the service's error; a generated service brings it. */
-  errorTag?: string
+  errorTag?: string | undefined
   /** The longest request, 16 MiB unless said otherwise. */
-  frameBytesMax?: number
+  frameBytesMax?: number | undefined
   /** The largest ring a client may ask for, 4 MiB unless said otherwise. */
-  ringBytesMax?: number
+  ringBytesMax?: number | undefined
   /** Clients at once. */
-  clientsMax?: number
+  clientsMax?: number | undefined
   /** Calls of one connection under way; a connection at this bound is not read from. */
-  inFlightMax?: number
+  inFlightMax?: number | undefined
   /** Bytes of their requests, 64 MiB unless said otherwise; a connection at this bound is not read from. */
-  inFlightBytesMax?: number
+  inFlightBytesMax?: number | undefined
   /** Bytes of answers that one connection may leave lying before it is no longer read from. */
-  unsentBytesMax?: number
+  unsentBytesMax?: number | undefined
   /** Items that a new stream may send before its client asks for more. */
-  streamCredit?: number
+  streamCredit?: number | undefined
   /** May look for a moment for more work before sleeping. */
-  spin?: boolean
+  spin?: boolean | undefined
   /** How long clients may take, once the server closes, to take their last answers; 5,000 ms unless said otherwise. */
-  drainGraceMs?: number
+  drainGraceMs?: number | undefined
   /** Only this process's user may connect, unless `false`. */
-  sameUserOnly?: boolean
+  sameUserOnly?: boolean | undefined
 }
 
 export interface ServerStats {
@@ -200,18 +200,18 @@ export interface SpawnOptions {
   /** Where the program listens. */
   endpoint: string
   /** How long it may take until it answers there, 10,000 ms unless said otherwise. */
-  readyWithinMs?: number
+  readyWithinMs?: number | undefined
   /** How long it may take to end after TERM before it is killed, 5,000 ms unless said otherwise. */
-  stopWithinMs?: number
+  stopWithinMs?: number | undefined
   /** Takes what it prints, whose end is put into errors; else that goes where this process's output goes. */
-  logFile?: string
-  cwd?: string
+  logFile?: string | undefined
+  cwd?: string | undefined
   /** Variables it gets beside those of this process. */
-  env?: Record<string, string>
+  env?: Record<string, string> | undefined
   /** Start it again when it dies: `limit` times in a row at most, with pauses that double from `firstMs` to `mostMs`. */
-  respawn?: boolean | { limit?: number; firstMs?: number; mostMs?: number }
+  respawn?: boolean | { limit?: number | undefined; firstMs?: number | undefined; mostMs?: number | undefined } | undefined
   /** Told when it died and is not started again. */
-  onGone?: (error: SpawnError) => void
+  onGone?: ((error: SpawnError) => void) | undefined
 }
 
 /** A program that serves, started by this thread and killed with it. */

@@ -10,13 +10,15 @@ if (all[0] instanceof RemoteError && all[0].fault === "OVERLOADED") console.log(
 // @ts-expect-error a number is no parameters
 await log.call("Read", 7)
 await log.expectSchema(new Schema().hash, { deadlineMs: 5 })
+const left: { token?: string; limit?: number } = {}
+new RpcClient("http://127.0.0.1:4437/rpc/log", { token: left.token, idleMax: left.limit }).close()
 console.log(log.statistics.reused, new Schema().hash)
 
 const session = await Session.open("data/state.shm", { leaseMs: 5 })
 await session.write([["a", Uint8Array.of(1)], ["b", null]])
 // @ts-expect-error text is no bytes
 await session.put("a", "1")
-const { entries, next } = await session.scan({ limit: 1 })
+const { entries, next } = await session.scan({ start: left.token, limit: left.limit })
 console.log(entries[0]?.[1].length, next)
 try {
   await session.commit()

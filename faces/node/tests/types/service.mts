@@ -36,6 +36,14 @@ await Server.listen("run/bare.sock", (frame, reply) => reply.end(frame))
 const { clients, inFlight }: { clients: number; inFlight: number } = server.stats()
 await server.close()
 
+/** Whoever hands on what may be left out hands it on. */
+export async function handedOn(given: { schema?: string; deadlineMs?: number; respawn?: boolean; onGone?: (error: SpawnError) => void }) {
+  const { schema, deadlineMs, respawn, onGone } = given
+  await Client.connect("run/echo.sock", { schema, deadlineMs })
+  await Server.listen("run/echo.sock", { schema, dispatch: service.dispatch }, { schema, drainGraceMs: deadlineMs })
+  await spawn("echo-server", [], { endpoint: "run/x.sock", respawn, onGone, readyWithinMs: deadlineMs })
+}
+
 try {
   const spawned = await spawn("echo-server", ["run/x.sock"], { endpoint: "run/x.sock", respawn: { limit: 3 } })
   await spawned.ready

@@ -31,6 +31,18 @@ log.query({ start: 1, offset: 7 })
 log.cursor({ start: 1 }).seek({ tail: true, checkpoint: true })
 const begun: Query = { start: 1, tail: false, end: 3 }
 
+/** Whoever hands on what may be left out hands it on. */
+export function handedOn(given: { start?: number; lazy?: boolean; time?: number; durability?: Durability; signal?: AbortSignal }): void {
+  const { start, lazy, time, durability, signal } = given
+  const again = open("data", { durability, retainUs: time, readOnly: undefined })
+  for (const entry of again.log("orders").query({ start, lazy, end: time })) console.log(entry.time)
+  // @ts-expect-error a query begins in one place, be it that one of them may be left out
+  log.query({ start, offset: time })
+  again.log("orders").tail({ start, tail: undefined }, { signal })
+  again.log("orders").append("x", { time }).catch(() => again.transaction({ time }))
+  again.newLogs({ existing: lazy, signal })
+}
+
 log.cursor(begun)
 log.tail()
 const cursor = log.cursor({ offset: 7, uncommitted: true })
@@ -64,6 +76,9 @@ try {
   if (error instanceof ThalwegError) {
     const code: ErrorCode = error.code
     console.log(CODES[code], error.from, error.logs?.length)
+    // @ts-expect-error what led to it may be anything
+    console.log(error.cause?.code)
+    if (error.cause instanceof ThalwegError) console.log(error.cause.code)
   }
 }
 const taken: Backup = await store.backup("backup")
