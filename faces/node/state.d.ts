@@ -19,11 +19,11 @@ export class StateError extends ServiceError<StateCode> {
 
 export interface OpenOptions {
   /** `main` unless said. */
-  fork?: string
+  fork?: string | undefined
   /** How long the session stays without being used, 30,000 ms by default. */
-  leaseMs?: number
+  leaseMs?: number | undefined
   /** What the client is told that calls over HTTP: a token where the server has some. It has one connection, so that calls keep their order. */
-  http?: RpcOptions
+  http?: RpcOptions | undefined
 }
 
 /** Writes that no other session sees until they are committed, and that can be taken back. */
@@ -51,11 +51,13 @@ export class Session {
   /** Makes many changes, all or none of them. */
   write(changes: Iterable<readonly [key: string, value: Uint8Array | null]>): Promise<void>
   /** Entries in the order of their keys, and where to go on if there is more. */
-  scan(options?: { start?: string; limit?: number }): Promise<{ entries: [string, Uint8Array][]; next: string | null }>
+  scan(options?: { start?: string | undefined; limit?: number | undefined }): Promise<{ entries: [string, Uint8Array][]; next: string | null }>
   /** A digest of all that this session sees. */
   root(): Promise<Uint8Array>
   /** Ends the session, and forgets what it did not commit; of one that was closed or left there is nothing to end. */
   close(): Promise<void>
+  /** Closes it, for `await using`. */
+  [Symbol.asyncDispose](): Promise<void>
   /** Hangs up. The session stays for its lease. */
   leave(): void
 }

@@ -47,6 +47,15 @@ test("what was not committed is taken back, whatever carries the session", async
   }
 })
 
+test("a session is closed as what disposes of it closes it", async (t) => {
+  const { ways } = await served(t)
+  const session = await Session.open(ways[0])
+  const token = session.token
+  await session[Symbol.asyncDispose]()
+  await assert.rejects(Session.rejoin(ways[0], token), { code: "SESSION_EXPIRED" })
+  await session[Symbol.asyncDispose]()
+})
+
 test("a token is good on every way in until the server ends", async (t) => {
   const server = await served(t)
   const tokens = []

@@ -191,6 +191,10 @@ class Session {
     return ended
   }
 
+  [Symbol.asyncDispose ?? Symbol.for("Symbol.asyncDispose")]() {
+    return this.close()
+  }
+
   async end() {
     try {
       await this.ask("Close", { session: this.token })

@@ -31,7 +31,7 @@ export function said(error: unknown): string {
 }
 
 /** What can be disposed of. */
-export function disposed(sync: Client | SyncClient | RpcClient, waiting: Server | Spawned): Promise<void> {
+export function disposed(sync: Client | SyncClient | RpcClient, waiting: Server | Spawned | Session): Promise<void> {
   sync[Symbol.dispose]()
   return waiting[Symbol.asyncDispose]()
 }
