@@ -138,6 +138,26 @@ test("an answer longer than is allowed fails its call and no other", async (cont
   assert.equal((await client.call(Uint8Array.of(0))).length, 5)
 })
 
+// No area holds as much, so that nothing may be copied before it is refused.
+test("a frame that is longer than any can be is refused, and the next one goes", async (context) => {
+  const path = endpoint(context)
+  const huge = new Uint8Array(2 ** 31)
+  await serve(context, path, async (frame, reply) => {
+    if (frame[0] === 1) return reply.end(huge)
+    if (frame[0] === 2) assert.equal(await reply.item(huge), false)
+    reply.end(frame)
+  })
+  const client = await connect(context, path, { frameBytesMax: 1 << 30 })
+  const refused = await failure(client.call(huge))
+  assert.equal(refused.code, "FRAME_TOO_LARGE")
+  assert.match(refused.message, /a request of 2147483648 bytes, 1073741824 are allowed/)
+  assert.equal(client.inFlight, 0)
+  assert.equal((await failure(client.stream(huge).next())).code, "FRAME_TOO_LARGE")
+  assert.equal((await failure(client.call(Uint8Array.of(1)))).code, "FRAME_TOO_LARGE")
+  assert.equal((await failure(client.stream(Uint8Array.of(2)).next())).code, "FRAME_TOO_LARGE")
+  assert.deepEqual([...(await client.call(Uint8Array.of(0)))], [0])
+})
+
 test("a request longer than the server allows is refused and the connection goes on", async (context) => {
   const path = endpoint(context)
   await serve(context, path, echo, { frameBytesMax: 1000 })

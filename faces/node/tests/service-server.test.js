@@ -46,6 +46,23 @@ test("whatever a handler throws is answered for, and so is the next call", async
   assert.match((await failure(client.call(bytes("throw 1")))).message, /42/)
 })
 
+test("what a handler throws behind its answer is its own, whenever it answered", async (context) => {
+  const path = endpoint(context)
+  const unhandled = []
+  const hear = (error) => unhandled.push(error)
+  process.on("unhandledRejection", hear)
+  after(context, () => process.off("unhandledRejection", hear))
+  await serve(context, path, async (frame, reply) => {
+    if (text(frame) === "later") await soon()
+    reply.end(frame)
+    throw new Error("behind its answer")
+  })
+  const client = await connect(context, path)
+  for (const what of ["later", "at once"]) assert.equal(text(await client.call(bytes(what))), what)
+  await soon()
+  assert.deepEqual(unhandled, [])
+})
+
 test("a fault of the handler's own choice", async (context) => {
   const path = endpoint(context)
   await serve(context, path, (_, reply) => {

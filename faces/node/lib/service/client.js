@@ -10,6 +10,7 @@
 // are bounded by their credit alone. A call in the queue waits too: for the end of another one, which may come behind such items.
 
 const binding = require("../binding.js")
+const { FAULTS } = require("../faults.js")
 const { Outbox } = require("./area.js")
 const { ServiceError, badArgument, faulty, native, ofNumber } = require("./error.js")
 const { callOptions, checkedCredit, connectOptions, milliseconds } = require("./options.js")
@@ -26,6 +27,7 @@ const ITEM = 1
 const END = 2
 const FAILED = 3
 
+const FRAME_BYTES_MAX = 16 << 20
 const IN_FLIGHT_MAX = 1024
 const UNSENT_BYTES_MAX = 64 << 20
 // A turn's requests go over before they are this many bytes.
@@ -50,6 +52,7 @@ class Client {
     if (typeof endpoint !== "string") throw badArgument("an endpoint is a path, as ./run/echo.sock")
     const settings = connectOptions(options)
     this.endpoint = endpoint
+    this.frameBytesMax = settings.frameBytesMax ?? FRAME_BYTES_MAX
     this.inFlightMax = settings.inFlightMax ?? IN_FLIGHT_MAX
     this.turns = new Turns(this)
     this.outbox = new Outbox()
@@ -137,6 +140,8 @@ class Client {
   ask(waiter, what, request, options, credit) {
     if (this.isClosed) return waiter.fail(new ServiceError("CLOSED", "this client was closed"))
     if (!(request instanceof Uint8Array)) return waiter.fail(badArgument("a request is a Uint8Array"))
+    // Before it is copied, for which there may be no room.
+    if (request.length > this.frameBytesMax) return waiter.fail(tooLong(request.length, this.frameBytesMax))
     let { deadline } = this
     if (options !== undefined) {
       try {
@@ -291,6 +296,11 @@ class Client {
     this.isHeld = isNeeded
     this.native.hold(isNeeded)
   }
+}
+
+function tooLong(length, allowed) {
+  const { says } = FAULTS.FRAME_TOO_LARGE
+  return new ServiceError("FRAME_TOO_LARGE", `${says}: a request of ${length} bytes, ${allowed} are allowed`)
 }
 
 module.exports = { Client }

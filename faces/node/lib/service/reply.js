@@ -7,6 +7,9 @@
 
 const { badArgument } = require("./error.js")
 
+// The longest frame that there can be: that of the protocol.
+const FRAME_BYTES_MAX = 1 << 30
+
 const GO = 0
 const WAIT = 1
 
@@ -23,6 +26,7 @@ class Reply {
     this.slot = slot
     this.low = low
     this.high = high
+    // The last word about it was said, which the server notes.
     this.isOver = false
     this.isGone = false
     this.isWaiting = false
@@ -42,6 +46,7 @@ class Reply {
   item(frame) {
     if (!(frame instanceof Uint8Array)) throw badArgument("a frame is a Uint8Array")
     if (this.isOver || this.isGone) return IS_OVER
+    if (this.isTooLong(frame)) return IS_OVER
     // Counted first: a server that flushes at once says already what became of it.
     this.aheadItems++
     this.aheadBytes += frame.length
@@ -55,7 +60,7 @@ class Reply {
   end(frame) {
     if (this.isOver) return
     if (!(frame instanceof Uint8Array)) throw badArgument("a frame is a Uint8Array")
-    this.isOver = true
+    if (this.isTooLong(frame)) return
     this.server.end(this, frame)
     this.settle(false)
   }
@@ -64,8 +69,14 @@ class Reply {
   fail(code, message = "") {
     if (this.isOver) return
     this.server.fail(this, code, message)
-    this.isOver = true
     this.settle(false)
+  }
+
+  /** Whether a frame is longer than any can be, of which its client is told. */
+  isTooLong(frame) {
+    if (frame.length <= FRAME_BYTES_MAX) return false
+    this.fail("FRAME_TOO_LARGE", "the answer is longer than a frame can be")
+    return true
   }
 
   /** Aborted once the answer is not awaited any more: the call was cancelled, its deadline passed, its client is gone. */

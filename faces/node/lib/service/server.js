@@ -154,7 +154,8 @@ class Server {
     } catch (error) {
       return reply.fail("ABANDONED", wordsOf(error))
     }
-    if (reply.isOver) return
+    if (reply.isOver && answering === undefined) return
+    // Also of one that answered at once and goes on: what it throws later is not the event loop's.
     Promise.resolve(answering).then(
       () => reply.fail("ABANDONED"),
       (error) => reply.fail("ABANDONED", wordsOf(error)),
@@ -183,9 +184,12 @@ class Server {
 
   /** Says the last word about a call. */
   say(what, reply, first, payload) {
+    // First: where there is no room for it something else may still be said.
+    if (!this.isOver) this.outbox.put(what, reply.slot, first, 0, payload)
+    // And this before a flush, which may run handlers.
+    reply.isOver = true
     if (this.isOver) return
     this.replies[reply.slot] = undefined
-    this.outbox.put(what, reply.slot, first, 0, payload)
     this.flushLater()
   }
 
