@@ -2,7 +2,7 @@
 
 // The one table of what can go wrong, and the error that carries it. Native errors come as JSON (src/error.rs).
 
-const CODES = {
+const CODES = Object.freeze({
   BAD_ARGUMENT: "an argument is of the wrong kind",
   BAD_NAME: "no log can have that name",
   CLOSED: "the store is closed",
@@ -26,7 +26,7 @@ const CODES = {
   TOO_LARGE: "the entries do not fit into one commit",
   TRANSACTION_OVER: "the transaction was committed or aborted",
   UNSUPPORTED: "this JavaScript engine cannot look at memory outside its own heap",
-}
+})
 
 class ThalwegError extends Error {
   constructor(code, message = CODES[code], details = undefined) {

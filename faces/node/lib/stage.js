@@ -12,6 +12,16 @@ const AREA_BYTES_MIN = 16 << 10
 const AREA_BYTES_KEPT = 1 << 20
 const AREA_BYTES_MAX = 1 << 30
 const NOW = -1
+const NO_BYTES = new Uint8Array(0)
+
+/** The bytes that a view shows; none where its buffer does not hold them any more, as of a typed array. */
+function bytesOf(view) {
+  try {
+    return new Uint8Array(view.buffer, view.byteOffset, view.byteLength)
+  } catch {
+    return NO_BYTES
+  }
+}
 
 /** A time that a caller gave. */
 function given(time) {
@@ -80,7 +90,7 @@ class Stage {
     if (isText) text(data, "data")
     if (!isText && !(data instanceof Uint8Array)) {
       if (!ArrayBuffer.isView(data)) throw badArgument("data is a string, a Buffer, or another view of bytes")
-      data = new Uint8Array(data.buffer, data.byteOffset, data.byteLength)
+      data = bytesOf(data)
     }
     // A character takes 3 bytes at most, for each of its halves; a text for which there is no such room is counted.
     let room = isText ? data.length * 3 : data.length

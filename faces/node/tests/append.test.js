@@ -83,6 +83,13 @@ test("what cannot be an entry is refused by name", async (context) => {
   const log = store(context).log("a")
   await assert.rejects(log.append(""), { code: "EMPTY_ENTRY" })
   await assert.rejects(log.append(Buffer.alloc(0)), { code: "EMPTY_ENTRY" })
+  // Views of what is elsewhere by now, or shorter.
+  const gone = new ArrayBuffer(8)
+  const short = new ArrayBuffer(8, { maxByteLength: 8 })
+  const views = [gone, short].flatMap((buffer) => [new DataView(buffer, 4, 4), new Uint8Array(buffer, 4, 4), new Uint16Array(buffer, 4, 2)])
+  structuredClone(gone, { transfer: [gone] })
+  short.resize(4)
+  for (const view of views) await assert.rejects(log.append(view), { name: "ThalwegError", code: "EMPTY_ENTRY" })
   for (const data of [undefined, null, 7, {}, []]) await assert.rejects(log.append(data), { code: "BAD_ARGUMENT" })
   for (const time of [-2, -1, NaN, "now", "7", 7n, 2 ** 60]) {
     await assert.rejects(log.append("x", { time }), { code: "BAD_ARGUMENT" })

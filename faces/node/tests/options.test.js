@@ -140,6 +140,13 @@ for (const options of [{ answerBytesMax: NaN }, { answerBytesMax: 1.5 }, { answe
 
 test("a frame that is none is refused by a schema", () => {
   for (const frame of [undefined, "text", {}]) assert.throws(() => new Schema().result("Get", frame), { code: "BAD_ARGUMENT" })
+  for (const none of [5, {}, Symbol("Get")]) {
+    const words = { code: "BAD_ARGUMENT", message: "a method is a string" }
+    assert.throws(() => new Schema().request(none), words)
+    assert.throws(() => new Schema().result(none, new Uint8Array(1)), words)
+    assert.throws(() => new Schema(none), { code: "BAD_ARGUMENT", message: "a schema is text, and so is its name" })
+    assert.throws(() => new Schema("{}", none), { code: "BAD_ARGUMENT", message: "a schema is text, and so is its name" })
+  }
 })
 
 test("a stream that waits refuses what cannot be right where it is asked for", () => {

@@ -32,8 +32,12 @@ function clientOptions(given) {
 
 /** A call as the native side takes it: its method, and its parameters as text. */
 function words(method, given) {
+  return [checkMethod(method), params(given)]
+}
+
+function checkMethod(method) {
   if (typeof method !== "string") throw badArgument("a method is a string")
-  return [method, params(given)]
+  return method
 }
 
 /** Parameters as text. */
@@ -172,4 +176,4 @@ class RpcClient {
   }
 }
 
-module.exports = { RpcClient, params }
+module.exports = { RpcClient, checkMethod, params }
