@@ -122,6 +122,7 @@ fn contents(installed: &Path, tally: &mut Tally) -> Result<(), String> {
     tally.check(
         found
             == [
+                "LICENSE",
                 "README.md",
                 "index.d.ts",
                 "lib",
