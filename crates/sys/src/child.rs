@@ -58,15 +58,19 @@ impl Child {
     /// if that is its first one.
     ///
     /// # Errors
-    /// `NotFound`, `PermissionDenied`, what the kernel says.
+    /// `NotFound`, `PermissionDenied`, what the kernel says: of the program, or, by its name, of the directory
+    /// or the log.
     pub fn start(program: Program) -> io::Result<Self> {
         let mut command = Command::new(&program.name);
         command.args(&program.arguments).envs(program.environment).process_group(0);
         if let Some(directory) = &program.directory {
+            // The kernel would say of the program what is wrong with this.
+            std::fs::metadata(directory.join(".")).map_err(|error| about(directory, &error))?;
             command.current_dir(directory);
         }
         if let Some(log) = &program.log {
-            let log = OpenOptions::new().append(true).create(true).mode(0o600).open(log)?;
+            let opened = OpenOptions::new().append(true).create(true).mode(0o600).open(log);
+            let log = opened.map_err(|error| about(log, &error))?;
             command.stdout(log.try_clone()?).stderr(log).stdin(Stdio::null());
         }
         if let Some((input, output)) = program.standard {
@@ -157,6 +161,11 @@ impl AsFd for Child {
     }
 }
 
+/// Of which file the kernel said something.
+fn about(path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+}
+
 /// How long a log is now; 0 where there is none.
 pub fn log_bytes(path: &Path) -> u64 {
     std::fs::metadata(path).map_or(0, |metadata| metadata.len())
@@ -193,6 +202,21 @@ mod tests {
         child.kill().unwrap();
         let missing = Program { name: "/nonexistent/program".into(), ..Program::default() };
         assert_eq!(Child::start(missing).unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn a_directory_or_a_log_that_is_not_there_is_named() {
+        let place = PathBuf::from("/nonexistent/place");
+        let directory = Some(place.clone());
+        for program in [Program { directory, ..shell("true") }, Program { log: Some(place), ..shell("true") }] {
+            let error = Child::start(program).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::NotFound);
+            assert!(error.to_string().starts_with("/nonexistent/place: "), "{error}");
+        }
+        let file = Program { directory: Some("/proc/self/comm".into()), ..shell("true") };
+        let error = Child::start(file).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::NotADirectory);
+        assert!(error.to_string().starts_with("/proc/self/comm: "), "{error}");
     }
 
     #[test]
