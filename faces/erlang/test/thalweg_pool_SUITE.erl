@@ -7,7 +7,7 @@ all() ->
         named_pools, as_many_as_schedulers, sockets_are_nobody_elses, no_runtime_directory, options_that_meet, heard_between_two_looks, given_up_and_not_gone, dies_before_its_child, starting_holds_nobody_up, ending_holds_nobody_up, in_flight_when_it_is_stopped, late_when_it_is_stopped, killed_under_callers, killed_while_idle, affinity_outlives_a_neighbour, ends_by_itself, no_interpreter, interpreter_from_here, no_venv, venv, broken_worker, program_that_has_ended,
         cannot_start_again, flapping, failed_start_leaves_nothing, directory_comes_again, lost_message, logging_while_it_runs, logging_in_a_child,
         standard_output, output_without_end, lines_that_nobody_takes, stopped_in_time, output_in_pieces, standard_input, logging, logging_what_is_no_line, ends_while_it_starts, environment, load_is_spread, streams_are_spread,
-        calls_pass_over_who_is_not_there_yet, not_heard_any_more, worker_ends_with_the_pool, native_half_stays, code_is_loaded_again_and_again,
+        calls_pass_over_who_is_not_there_yet, not_heard_any_more, worker_ends_with_the_pool, native_half_stays, no_native_half, code_is_loaded_again_and_again,
         workers_end_with_the_virtual_machine
     ].
 
@@ -33,6 +33,19 @@ as_many_as_schedulers(_Config) ->
         "io:format(\"~b\", [length(Places)]), halt().",
     Run = ["erl -noshell -pa ", filename:dirname(code:which(thalweg)), " -eval '", Source, "' "],
     ["4", "1"] = [os:cmd(lists:flatten([Run, Schedulers])) || Schedulers <- ["+S 5:5", "+S 5:1"]].
+
+%% Whoever forgot to build it is told where it belongs.
+no_native_half(Config) ->
+    Home = filename:join(proplists:get_value(priv_dir, Config), "halved"),
+    Ebin = filename:dirname(code:which(thalweg)),
+    ok = filelib:ensure_path(filename:join(Home, "ebin")),
+    [{ok, _} = file:copy(File, filename:join([Home, "ebin", filename:basename(File)])) || File <- filelib:wildcard(Ebin ++ "/thalweg*")],
+    Source = "{error, {thalweg, {Why, _}}} = application:ensure_all_started(thalweg), io:format(\"~nWhy: ~0p.~n\", [Why]), halt().",
+    %% Which may name a folder with the whole application.
+    Said = os:cmd(lists:flatten(["env -u ERL_LIBS erl -noshell -pa ", Home, "/ebin -eval '", Source, "'"])),
+    Native = filename:join(Home, "priv/thalweg_nif.so"),
+    ["Why: {no_native_half," ++ Where] = [Line || "Why: " ++ _ = Line <- string:split(Said, "\n", all)],
+    {true, _} = {string:find(Where, Native) =/= nomatch, Said}.
 
 %% A worker listens where no other user can be before it, and nothing is left of that behind it.
 sockets_are_nobody_elses(_Config) ->
