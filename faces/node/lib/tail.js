@@ -4,6 +4,7 @@
 // `next()` whether there is more, and by `take` for that; a cursor's entries, unless told otherwise.
 
 const { entry } = require("./entries.js")
+const { leave, listen } = require("./signals.js")
 
 class Tail {
   constructor(cursor, waits, signal, take = entry) {
@@ -16,9 +17,8 @@ class Tail {
     this.refusal = null
     // Calls of next() that have not been answered, oldest first.
     this.calls = []
-    this.onAbort = () => this.fail(this.signal.reason)
-    if (signal?.aborted) this.fail(signal.reason)
-    else signal?.addEventListener("abort", this.onAbort, { once: true })
+    if (signal?.aborted) this.abort(signal.reason)
+    else if (signal !== undefined) listen(signal, this)
   }
 
   next() {
@@ -78,6 +78,11 @@ class Tail {
     return Promise.reject(error)
   }
 
+  /** The signal says so. */
+  abort(reason) {
+    this.fail(reason)
+  }
+
   fail(error) {
     this.end()
     if (this.calls.length === 0) this.refusal = { reason: error }
@@ -93,7 +98,7 @@ class Tail {
     this.isOver = true
     this.waits.forget(this)
     this.cursor.unlisten?.()
-    this.signal?.removeEventListener("abort", this.onAbort)
+    if (this.signal !== undefined) leave(this.signal, this)
   }
 
   [Symbol.asyncIterator]() {

@@ -5,7 +5,8 @@
 
 const binding = require("../binding.js")
 const { ServiceError, badArgument, faulty, native, options: checked } = require("../service/error.js")
-const { checkSignal, duration, whole } = require("../service/options.js")
+const { checkSignal, duration, isLeftOut, whole } = require("../service/options.js")
+const { leave, listen } = require("../signals.js")
 const { RemoteError } = require("./error.js")
 const { parse, stringify } = require("./json.js")
 
@@ -122,20 +123,24 @@ class RpcClient {
     if (signal?.aborted) throw signal.reason
     const call = native(() => this.native.begin(calls, { batch, notifies, idempotent, deadlineMs, url }))
     return new Promise((resolve, reject) => {
-      const abort = () => {
-        this.waiters.delete(call)
-        this.native.cancel(call)
-        this.flushLater()
-        reject(signal.reason)
-      }
-      signal?.addEventListener("abort", abort, { once: true })
       const over = (settle) => (value) => {
-        signal?.removeEventListener("abort", abort)
+        if (!isLeftOut(signal)) leave(signal, waiter)
         settle(value)
       }
-      this.waiters.set(call, { end: over(resolve), fail: over(reject) })
+      const waiter = { end: over(resolve), fail: over(reject), abort: (reason) => this.giveUp(call, reason) }
+      if (!isLeftOut(signal)) listen(signal, waiter)
+      this.waiters.set(call, waiter)
       this.flushLater()
     })
+  }
+
+  /** A signal says so. The server is told; what it still answers is dropped. */
+  giveUp(call, reason) {
+    const waiter = this.waiters.get(call)
+    this.waiters.delete(call)
+    this.native.cancel(call)
+    this.flushLater()
+    waiter.fail(reason)
   }
 
   /** A turn when everything that runs now has run, promises included. */

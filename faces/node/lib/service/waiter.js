@@ -2,6 +2,8 @@
 
 // What waits for a call: told once how it ended, or that a signal gave it up.
 
+const { leave, listen } = require("../signals.js")
+
 class Waiter {
   constructor() {
     this.client = null
@@ -38,13 +40,12 @@ class Waiter {
       return false
     }
     this.signal = signal
-    signal.addEventListener("abort", this, { once: true })
+    listen(signal, this)
     return true
   }
 
   /** The signal says so. The server is told; what it still answers is dropped. */
-  handleEvent() {
-    const { reason } = this.signal
+  abort(reason) {
     this.client?.cancel(this)
     this.fail(reason)
   }
@@ -55,7 +56,7 @@ class Waiter {
     this.isOver = true
     this.note(0)
     this.queue?.drop(this)
-    if (this.signal !== null) this.signal.removeEventListener("abort", this)
+    if (this.signal !== null) leave(this.signal, this)
     return true
   }
 }
@@ -133,8 +134,8 @@ class Items extends Waiter {
   }
 
   /** The signal says so: what was not taken is dropped as well. */
-  handleEvent() {
-    super.handleEvent()
+  abort(reason) {
+    super.abort(reason)
     this.drop()
   }
 
