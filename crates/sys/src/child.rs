@@ -58,8 +58,8 @@ impl Child {
     /// if that is its first one.
     ///
     /// # Errors
-    /// `NotFound`, `PermissionDenied`, what the kernel says: of the program, or, by its name, of the directory
-    /// or the log.
+    /// `NotFound`, `PermissionDenied`, what the kernel says: of the program, or, with its path in front, of
+    /// the directory or the log.
     pub fn start(program: Program) -> io::Result<Self> {
         let mut command = Command::new(&program.name);
         command.args(&program.arguments).envs(program.environment).process_group(0);
@@ -208,7 +208,8 @@ mod tests {
     fn a_directory_or_a_log_that_is_not_there_is_named() {
         let place = PathBuf::from("/nonexistent/place");
         let directory = Some(place.clone());
-        for program in [Program { directory, ..shell("true") }, Program { log: Some(place), ..shell("true") }] {
+        for program in [Program { directory, ..shell("true") }, Program { log: Some(place), ..shell("true") }]
+        {
             let error = Child::start(program).unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::NotFound);
             assert!(error.to_string().starts_with("/nonexistent/place: "), "{error}");

@@ -5,8 +5,8 @@
 //! finds no more than [`INLINE_BYTES_MAX`] is read there, but for what is short; the rest is put aside, and
 //! so is whatever comes behind it for the same waiter, a failure included: each waiter is told everything in
 //! the order in which it came. The router has a process read them on a scheduler apart, one after the other,
-//! with the lock free meanwhile. One whose waiter is gone by then is dropped. One whose reading panics is told
-//! of as such ([`waiter`]), so the next one is read.
+//! with the lock free meanwhile. One whose waiter is gone by then is dropped. Where one makes its reader
+//! panic, its waiter is told so ([`waiter::tell`]), and the next one is read.
 //!
 //! *Checked by* `test/thalweg_client_SUITE.erl`.
 
