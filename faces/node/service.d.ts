@@ -34,7 +34,8 @@ export interface CallOptions extends SyncCallOptions {
   readonly signal?: AbortSignal | undefined
 }
 
-export interface ConnectOptions {
+/** How a client is connected that blocks its thread. */
+export interface SyncConnectOptions {
   /** `SCHEMA_HASH` of the generated types: a server with another schema refuses. Any schema fits without it. */
   schema?: string | undefined
   /** How long to go on trying to connect, 5,000 ms unless said otherwise. */
@@ -59,6 +60,12 @@ export interface ConnectOptions {
   sameUserOnly?: boolean | undefined
   /** Connect anew with the next call after the connection ended. */
   reconnect?: boolean | undefined
+}
+
+/** How a client is connected. */
+export interface ConnectOptions extends SyncConnectOptions {
+  /** Gives up connecting when it is aborted: that rejects with the signal's reason. It means nothing to a client that is connected. */
+  signal?: AbortSignal | undefined
 }
 
 /** A client on the event loop: the transport under a generated client. */
@@ -86,7 +93,7 @@ export class Client {
 export class SyncClient {
   private constructor()
   /** Connects to an endpoint. */
-  static connect(endpoint: string, options?: ConnectOptions): SyncClient
+  static connect(endpoint: string, options?: SyncConnectOptions): SyncClient
   /** Sends a request and returns the frame that answers it. */
   call(request: Uint8Array, options?: SyncCallOptions): Uint8Array
   /** Sends a request that a stream answers, once it is iterated; yields its frames. */

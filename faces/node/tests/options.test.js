@@ -31,6 +31,7 @@ const TAKES = {
   },
   "service.d.ts": {
     ConnectOptions: () => Client.connect("a.sock", UNKNOWN),
+    SyncConnectOptions: () => SyncClient.connect("a.sock", UNKNOWN),
     ListenOptions: () => Server.listen("a.sock", echo, UNKNOWN),
     SyncCallOptions: () => blocking.call(bytes("x"), UNKNOWN),
     SpawnOptions: () => spawn("true", [], { endpoint: "a.sock", ...UNKNOWN }),

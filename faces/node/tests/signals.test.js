@@ -6,7 +6,7 @@ const assert = require("node:assert/strict")
 const { getEventListeners } = require("node:events")
 const test = require("node:test")
 const { store } = require("./helpers.js")
-const { after, bytes, connect, echo, endpoint, serve } = require("./service-helpers.js")
+const { Client, after, bytes, connect, echo, endpoint, serve } = require("./service-helpers.js")
 const { rpc: { RpcClient } } = require("./served.js")
 
 const MANY = 50
@@ -71,4 +71,21 @@ test("who begins to wait while a signal says so is told at once, and whoever lef
   await told
   assert.deepEqual(await left.next(), { value: undefined, done: true })
   await assert.rejects(stays.next(), (reason) => reason === "enough")
+})
+
+test("a signal gives up connecting, and means nothing to a client that is connected", async (context) => {
+  const [path, nobody] = [endpoint(context), endpoint(context)]
+  await serve(context, path, echo)
+  const controller = new AbortController()
+  const { signal } = controller
+  const client = await connect(context, path, { signal })
+  assert.equal(getEventListeners(signal, "abort").length, 0)
+  const given = Client.connect(nobody, { signal, connectWithinMs: 600_000 })
+  setImmediate(() => controller.abort(new Error("enough")))
+  await assert.rejects(given, { message: "enough" })
+  assert.equal(getEventListeners(signal, "abort").length, 0)
+  assert.equal((await client.call(bytes("x"))).length, 1)
+  await assert.rejects(Client.connect(path, { signal }), { message: "enough" })
+  await assert.rejects(Client.connect(path, { signal: {} }), { code: "BAD_ARGUMENT" })
+  assert.equal((await connect(context, path, { signal: null })).isShared, false)
 })

@@ -11,9 +11,10 @@
 
 const binding = require("../binding.js")
 const { FAULTS } = require("../faults.js")
+const { leave, listen } = require("../signals.js")
 const { Outbox } = require("./area.js")
 const { ServiceError, badArgument, faulty, native, ofNumber } = require("./error.js")
-const { callOptions, checkedCredit, connectOptions, milliseconds } = require("./options.js")
+const { callOptions, checkedCredit, connectOptions, isLeftOut, milliseconds } = require("./options.js")
 const { Queue } = require("./queue.js")
 const { Turns } = require("./turns.js")
 const { Call, Items } = require("./waiter.js")
@@ -44,13 +45,14 @@ class Client {
   /** Connects to a server's endpoint; resolves once the server said welcome. */
   static async connect(endpoint, options) {
     const client = new Client(endpoint, options)
-    await client.joined()
+    await client.joined(options?.signal)
     return client
   }
 
   constructor(endpoint, options) {
     if (typeof endpoint !== "string") throw badArgument("an endpoint is a path, as ./run/echo.sock")
-    const settings = connectOptions(options)
+    const { signal, ...settings } = connectOptions(options)
+    if (signal?.aborted) throw signal.reason
     this.endpoint = endpoint
     this.frameBytesMax = settings.frameBytesMax ?? FRAME_BYTES_MAX
     this.inFlightMax = settings.inFlightMax ?? IN_FLIGHT_MAX
@@ -270,11 +272,17 @@ class Client {
     else if (what === FAILED) waiter.fail(ofNumber(first, this.turns.text()))
   }
 
-  /** Resolves once there is a connection. */
-  joined() {
+  /** Resolves once there is a connection; a signal that gives that up closes the client. */
+  joined(signal = undefined) {
     return new Promise((resolve, reject) => {
       if (this.isClosed) return reject(new ServiceError("CLOSED", "this client was closed"))
-      this.joiners.push({ resolve, reject })
+      const over = (settle) => (value) => {
+        if (!isLeftOut(signal)) leave(signal, joiner)
+        settle(value)
+      }
+      const joiner = { resolve: over(resolve), reject: over(reject), abort: (reason) => this.end(reason) }
+      if (!isLeftOut(signal)) listen(signal, joiner)
+      this.joiners.push(joiner)
       this.turns.begin()
     })
   }

@@ -24,6 +24,8 @@ const CONNECT = {
   sameUserOnly: "boolean",
   reconnect: "boolean",
 }
+// What only the event loop can do.
+const CONNECT_ASYNC = { ...CONNECT, signal: "object" }
 const LISTEN = {
   schema: "string",
   errorTag: "string",
@@ -94,8 +96,18 @@ function duration(options, name) {
 /** A number of milliseconds as a timer of the event loop takes it. */
 const timerMs = (milliseconds) => Math.min(milliseconds, TIMER_MS_MAX)
 
+/** How a client is connected that waits. */
+const syncConnectOptions = (given) => connectSettings(given, CONNECT)
+
+/** How one on the event loop is. */
 function connectOptions(given) {
-  const options = checked(given, CONNECT, "connect")
+  const settings = connectSettings(given, CONNECT_ASYNC)
+  checkSignal(settings.signal)
+  return settings
+}
+
+function connectSettings(given, types) {
+  const options = checked(given, types, "connect")
   whole(options, "inFlightMax", 1, 1 << 20)
   whole(options, "frameBytesMax", 1, 1 << 30)
   whole(options, "ringBytes", 0, 1 << 30)
@@ -120,5 +132,5 @@ function listenOptions(given) {
 
 module.exports = {
   LISTEN, callOptions, checkSignal, checkedCredit, connectOptions, duration, isLeftOut, listenOptions, milliseconds, syncCallOptions,
-  timerMs, whole,
+  syncConnectOptions, timerMs, whole,
 }

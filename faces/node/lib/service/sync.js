@@ -5,7 +5,7 @@
 
 const binding = require("../binding.js")
 const { badArgument, faulty, native } = require("./error.js")
-const { checkedCredit, connectOptions, milliseconds, syncCallOptions } = require("./options.js")
+const { checkedCredit, milliseconds, syncCallOptions, syncConnectOptions } = require("./options.js")
 
 const SLAB_BYTES = 64 << 10
 const SLAB_BYTES_LEFT = 4 << 10
@@ -18,7 +18,7 @@ class SyncClient {
 
   constructor(endpoint, options) {
     if (typeof endpoint !== "string") throw badArgument("an endpoint is a path, as ./run/echo.sock")
-    const settings = connectOptions(options)
+    const settings = syncConnectOptions(options)
     this.native = native(() => binding.connectBlocking(endpoint, settings))
     this.allocate(SLAB_BYTES)
   }

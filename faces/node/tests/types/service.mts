@@ -15,6 +15,9 @@ new Client()
 // @ts-expect-error text is no frame
 await client.call("text")
 
+await Client.connect("run/echo.sock", { signal, connectWithinMs: 60_000 })
+// @ts-expect-error nothing can abort a client that waits for its connection
+SyncClient.connect("run/echo.sock", { signal })
 const waiting = SyncClient.connect("run/echo.sock")
 for (const frame of waiting.stream(waiting.call(answer, { deadlineMs: 5 }))) console.log(frame.length, waiting.isShared)
 // @ts-expect-error nothing can abort a call that waits
