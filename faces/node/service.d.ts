@@ -219,6 +219,8 @@ export interface SpawnOptions {
   respawn?: boolean | { limit?: number | undefined; firstMs?: number | undefined; mostMs?: number | undefined } | undefined
   /** Told when it died and is not started again. */
   onGone?: ((error: SpawnError) => void) | undefined
+  /** Ends it when it is aborted before it answers: `spawn` rejects with the signal's reason then. Later it means nothing. */
+  signal?: AbortSignal | undefined
 }
 
 /** A program that serves, started by this thread and killed with it. */

@@ -177,3 +177,25 @@ test("it ends with the thread that started it", async (context) => {
   parent.kill("SIGKILL")
   while (isAlive(pid)) await soon()
 })
+
+test("a signal ends a program that does not answer yet, and means nothing to one that does", async (context) => {
+  const controller = new AbortController()
+  const { signal } = controller
+  const { spawned, path } = await begin(context, "serve()", { signal })
+  const { home, path: quiet, file } = program(context, `
+    require("node:fs").writeFileSync(home + "/begun", String(process.pid))
+    require("node:fs").renameSync(home + "/begun", home + "/pid")
+    setInterval(() => {}, 1000)`)
+  const given = failure(spawn(process.execPath, [file], { endpoint: quiet, signal, readyWithinMs: 600_000 }))
+  while (!existsSync(join(home, "pid"))) await soon()
+  const reason = new Error("enough")
+  controller.abort(reason)
+  assert.equal(await given, reason)
+  assert.throws(() => process.kill(Number(readFileSync(join(home, "pid"), "utf8")), 0), { code: "ESRCH" })
+  const client = await Client.connect(path)
+  client.close()
+  assert.equal(spawned.respawns, 0)
+  assert.equal(await failure(spawn(process.execPath, [file], { endpoint: quiet, signal })), reason)
+  const wrong = await failure(spawn(process.execPath, [file], { endpoint: quiet, signal: {} }))
+  assert.equal(wrong.code, "BAD_ARGUMENT")
+})

@@ -10,9 +10,10 @@ const { constants } = require("node:os")
 const { setTimeout: pause } = require("node:timers/promises")
 const binding = require("../binding.js")
 const { ThalwegError, typed } = require("../error.js")
+const { leave, listen } = require("../signals.js")
 const { Client } = require("./client.js")
 const { badArgument, native, options: checked } = require("./error.js")
-const { duration, timerMs } = require("./options.js")
+const { checkSignal, duration, isLeftOut, timerMs } = require("./options.js")
 
 const READY_WITHIN_MS = 10_000
 const STOP_WITHIN_MS = 5_000
@@ -45,6 +46,7 @@ const SPAWN = {
   env: "object",
   respawn: "boolean or object",
   onGone: "function",
+  signal: "object",
 }
 const RESPAWN = { limit: "number", firstMs: "number", mostMs: "number" }
 
@@ -56,8 +58,27 @@ async function spawn(program, args = [], given = undefined) {
   if (!Array.isArray(args) || !args.every(isText)) throw badArgument("arguments are a list of strings")
   const options = spawnOptions(given)
   const spawned = new Spawned(program, args, options)
-  await spawned.begin()
+  await begun(spawned, options.signal)
   return spawned
+}
+
+/** Waits until it answers, or ends it when the signal says so before. */
+async function begun(spawned, signal) {
+  if (isLeftOut(signal)) return spawned.begin()
+  if (signal.aborted) throw signal.reason
+  let ending = null
+  const waiter = { abort: () => (ending = spawned.close()) }
+  listen(signal, waiter)
+  try {
+    await spawned.begin()
+  } catch (error) {
+    if (ending === null) throw error
+  } finally {
+    leave(signal, waiter)
+  }
+  if (ending === null) return
+  await ending
+  throw signal.reason
 }
 
 const isText = (value) => typeof value === "string"
@@ -68,6 +89,7 @@ function spawnOptions(given) {
   if (!isText(options.endpoint)) throw badArgument("endpoint is where the program listens")
   native(() => binding.checkEndpoint(options.endpoint))
   for (const name of ["readyWithinMs", "stopWithinMs"]) duration(options, name)
+  checkSignal(options.signal)
   const env = options.env ?? {}
   if (!Object.values(env).every(isText)) throw badArgument("env of spawn is an object of strings")
   return { ...options, env, respawn: respawnOptions(options.respawn) }

@@ -44,7 +44,7 @@ export async function handedOn(given: { schema?: string; deadlineMs?: number; re
   const { schema, deadlineMs, respawn, onGone } = given
   await Client.connect("run/echo.sock", { schema, deadlineMs })
   await Server.listen("run/echo.sock", { schema, dispatch: service.dispatch }, { schema, drainGraceMs: deadlineMs })
-  await spawn("echo-server", [], { endpoint: "run/x.sock", respawn, onGone, readyWithinMs: deadlineMs })
+  await spawn("echo-server", [], { endpoint: "run/x.sock", respawn, onGone, readyWithinMs: deadlineMs, signal: undefined })
 }
 
 try {
