@@ -226,29 +226,31 @@ whole(_Call, _Within) -> error(badarg).
 
 %% Source
 
--spec eval(iodata()) -> result().
+-spec eval(unicode:chardata()) -> result().
 eval(Source) -> eval(Source, #{}, #{}).
 
--spec eval(iodata(), #{name() => term()}) -> result().
+-spec eval(unicode:chardata(), #{name() => term()}) -> result().
 eval(Source, Variables) -> eval(Source, Variables, #{}).
 
 %% @doc The value of an expression, in the namespace of the calling process.
--spec eval(iodata(), #{name() => term()}, options()) -> result().
+-spec eval(unicode:chardata(), #{name() => term()}, options()) -> result().
 eval(Source, Variables, Options) -> source(true, Source, Variables, Options).
 
--spec exec(iodata()) -> result().
+-spec exec(unicode:chardata()) -> result().
 exec(Source) -> exec(Source, #{}, #{}).
 
--spec exec(iodata(), #{name() => term()}) -> result().
+-spec exec(unicode:chardata(), #{name() => term()}) -> result().
 exec(Source, Variables) -> exec(Source, Variables, #{}).
 
 %% @doc Runs statements in the namespace of the calling process, which goes when that process does.
--spec exec(iodata(), #{name() => term()}, options()) -> result().
+-spec exec(unicode:chardata(), #{name() => term()}, options()) -> result().
 exec(Source, Variables, Options) -> source(false, Source, Variables, Options).
 
--spec source(boolean(), iodata(), map(), options()) -> result().
+-spec source(boolean(), unicode:chardata(), map(), options()) -> result().
 source(IsExpression, Source, Variables, Options) ->
     ok = thalweg_options:demand(call, Options),
+    %% A string is characters, whatever the bytes are that they would be.
+    Text = text(Source),
     {Scope, Owner} =
         case Options of
             #{namespace := Name} -> {term_to_binary({name, Name}), none};
@@ -258,7 +260,7 @@ source(IsExpression, Source, Variables, Options) ->
     keep(Pool, Connection, Owner, Scope),
     Reference = make_ref(),
     Timeout = maps:get(timeout, Options, ?TIMEOUT),
-    case thalweg_nif:source(Connection, Reference, {IsExpression, Source, Variables, Scope, Within}, true) of
+    case thalweg_nif:source(Connection, Reference, {IsExpression, Text, Variables, Scope, Within}, true) of
         {pending, _, Number} ->
             receive
                 {thalweg, Reference, Result} -> Result
@@ -378,7 +380,7 @@ flush(Reference) ->
     after 0 -> ok
     end.
 
--spec text(name() | iodata()) -> binary().
+-spec text(name() | unicode:chardata()) -> binary().
 text(Name) when is_atom(Name) -> atom_to_binary(Name);
 text(Name) ->
     case unicode:characters_to_binary(Name) of

@@ -4,7 +4,7 @@
 
 all() ->
     [
-        call, keywords, names_of_functions, coroutines, coroutines_in_several_steps, tasks_of_their_own, cast, spawned, gathered, early_error_in_a_gather, many_callers,
+        call, source_in_characters, keywords, names_of_functions, coroutines, coroutines_in_several_steps, tasks_of_their_own, cast, spawned, gathered, early_error_in_a_gather, many_callers,
         timeout_of_a_coroutine, timeout_of_a_function, timeout_of_the_system, timeout_of_a_gather, interrupt_is_raised,
         interrupt_of_a_coroutine, interrupt_of_a_later_step, interrupt_between_two_steps, interrupt_before_it_begins, interrupt_that_comes_to_nothing, interrupted_once, not_suspended, stopped_loop, ended_loop, stopped_pool, called_within_a_task, cancelled, overloaded, exceptions, exceptions_that_say_nothing_of_themselves,
         no_such_pool, results_that_were_taken, wrong_arguments, large_values, large_values_beside_small_ones, large_values_given_up, interrupts_beside_calls,
@@ -25,6 +25,16 @@ call(_Config) ->
     {ok, 2.0} = thalweg:call(math, sqrt, [4]),
     {ok, 3} = thalweg:call(sample, add, [1, 2]),
     {ok, none} = thalweg:call(time, sleep, [0]).
+
+%% Source is text: characters, bytes of UTF-8, or both.
+source_in_characters(_Config) ->
+    [
+        {Source, {ok, <<"\x{e9}\x{65e5}"/utf8>>}} = {Source, thalweg:eval(Source)}
+     || Source <- [[$', 16#e9, 16#65e5, $'], <<"'\x{e9}\x{65e5}'"/utf8>>, [$', <<"\x{e9}"/utf8>>, [16#65e5], "'"]]
+    ],
+    {ok, none} = thalweg:exec([<<"n = '">>, 16#e9, $']),
+    {ok, 1} = thalweg:eval("len(n)"),
+    [{'EXIT', {badarg, _}} = (catch thalweg:eval(Source)) || Source <- [<<255>>, [16#110000], 5, {}]].
 
 keywords(_Config) ->
     {ok, 9} = thalweg:call(sample, add, [1], #{keywords => #{right => 2, <<"factor">> => 3}}),
