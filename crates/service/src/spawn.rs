@@ -389,15 +389,15 @@ impl Spawned {
 
     fn not_started(&self, error: io::Error) -> Error {
         let program = self.program.to_string_lossy();
-        match error.kind() {
-            io::ErrorKind::NotFound => {
-                Error::system(Fault::BadArgument, format!("{program}: there is no such program"), error)
-            }
-            io::ErrorKind::PermissionDenied => {
-                Error::system(Fault::PermissionDenied, format!("{program} may not be run"), error)
-            }
-            _ => Error::system(Fault::System, format!("{program} could not be started"), error),
-        }
+        // The directory or the log, which the error names; of the program it is the kernel's own.
+        let is_about_another = error.raw_os_error().is_none();
+        let (fault, words) = match error.kind() {
+            io::ErrorKind::NotFound => (Fault::BadArgument, ": there is no such program"),
+            io::ErrorKind::PermissionDenied => (Fault::PermissionDenied, " may not be run"),
+            _ => (Fault::System, " could not be started"),
+        };
+        let words = if is_about_another { " could not be started" } else { words };
+        Error::system(fault, format!("{program}{words}"), error)
     }
 
     fn ended(&self, exit: Exit, when: &str) -> Error {

@@ -148,6 +148,23 @@ fn one_that_is_not_there_says_so() {
 }
 
 #[test]
+fn one_whose_directory_or_log_is_not_there_is_not_blamed() {
+    let place = Place::new();
+    let nowhere = Some("/nonexistent/place".into());
+    let options = || place.shell("exit 0");
+    let each = [
+        SpawnOptions { directory: nowhere.clone(), ..options() },
+        SpawnOptions { log: nowhere, ..options() },
+    ];
+    for options in each {
+        let error = Spawned::start("sh", place.endpoint(), options).unwrap_err();
+        assert_eq!((error.fault, error.retry()), (Fault::BadArgument, Retry::Never));
+        let said = error.to_string();
+        assert!(said.contains("sh could not be started: /nonexistent/place: "), "{said}");
+    }
+}
+
+#[test]
 fn one_that_neither_answers_nor_ends_is_killed() {
     let place = Place::new();
     let spawn = SpawnOptions {
