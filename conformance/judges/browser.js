@@ -266,5 +266,19 @@ await check("EventSource gives up on a stream that is not there", async () => {
   assert.equal(state, 2)
 })
 
+await check("what the README has a newcomer try, in a tab at the server", async () => {
+  const readme = readFileSync(new URL("../../README.md", import.meta.url), "utf8")
+  const [, program] = readme.match(/```js\n(const url = [^]*?)```/)
+  await put("readme", "first line\n")
+  const tab = await (await browser.newContext()).newPage()
+  const heard = tab.waitForEvent("console", { predicate: (line) => line.text() === "first line\n", timeout: 50_000 })
+  await tab.goto(`${harness.base}/healthz`)
+  await tab.addScriptTag({ content: program.replace(/"http.*"/, JSON.stringify(url("readme"))) })
+  await heard
+  const goesOnFrom = tab.waitForFunction(() => localStorage.getItem("hello"))
+  await within(50_000, goesOnFrom, "the offset to go on from")
+  await tab.close()
+})
+
 await browser.close()
 harness.done()

@@ -85,7 +85,7 @@ fn script(name: &'static str) -> Result<Script, String> {
             let python = cache().join("judge-python/bin/python");
             (python.clone(), "python_client.py", python, 27)
         }
-        "browser" => ("node".into(), "browser.js", modules.join("playwright-core"), 13),
+        "browser" => ("node".into(), "browser.js", modules.join("playwright-core"), 16),
         _ => ("node".into(), "client.js", modules.join("@durable-streams/client"), 25),
     };
     if !needs.exists() {
