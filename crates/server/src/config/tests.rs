@@ -167,6 +167,8 @@ fn the_packaged_unit_runs_as_a_user_that_files_can_be_given_to() {
     // A store that takes long to replay is not to begin anew again and again.
     assert_eq!(says("TimeoutStartSec"), Some("infinity"));
     assert!(says("After").unwrap().contains("time-sync.target"));
+    // It is in no group of systemd's, and tells whether bytes are in memory.
+    assert!(says("SystemCallFilter").unwrap().split(' ').any(|call| call == "mincore"));
 }
 
 #[test]
