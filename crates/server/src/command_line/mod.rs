@@ -9,7 +9,7 @@
 //! | [`pages`] | manual pages and completions |
 
 mod arguments;
-mod flag_ranges;
+pub(crate) mod flag_ranges;
 #[cfg(fuzzing)]
 pub(crate) mod fuzzing;
 pub(crate) mod pages;

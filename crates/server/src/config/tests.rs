@@ -1,5 +1,5 @@
 use super::*;
-use crate::command_line::{Durability, LogLevel};
+use crate::command_line::{Durability, LogLevel, flag_ranges};
 use crate::layers::rpc::ServiceSpec;
 use crate::start::{ListenAddress, ListenSpec};
 
@@ -39,6 +39,49 @@ fn every_flag_is_a_key_and_every_key_a_flag_with_its_variable() {
         let row = reference.lines().find(|line| line.starts_with(&format!("| `{}` |", key.name))).unwrap();
         assert_eq!(row.contains("| SIGHUP |"), key.reloads, "{row}");
     }
+}
+
+#[test]
+fn the_reference_has_the_range_and_the_default_of_each_number_and_the_words_of_each_choice() {
+    let command = flag_ranges::command();
+    let serve = command.find_subcommand("serve").unwrap();
+    let reference = include_str!("../../../../docs/configuration.md");
+    for key in KEYS {
+        let row = reference.lines().find(|line| line.starts_with(&format!("| `{}` |", key.name))).unwrap();
+        let [value, default] = [2, 3].map(|column| row.split('|').nth(column).unwrap().trim());
+        let arg = serve.get_arguments().find(|arg| arg.get_id() == key.name).unwrap();
+        let defaults: Vec<_> = arg.get_default_values().iter().filter_map(|value| value.to_str()).collect();
+        if key.kind == Kind::Integer {
+            let help = arg.get_help().unwrap().to_string();
+            if let Some((_, range)) = help.strip_suffix(']').and_then(|help| help.rsplit_once('[')) {
+                assert_eq!(plain(value), range, "{}", key.name);
+            }
+            if let [number] = defaults[..] {
+                assert_eq!(default, number, "{}", key.name);
+            }
+        } else if let [one] = defaults[..] {
+            let written = match key.kind {
+                Kind::Boolean => format!("`{one}`"),
+                _ if default.starts_with("`[") => format!("`[\"{one}\"]`"),
+                _ => format!("`\"{one}\"`"),
+            };
+            assert_eq!(default, written, "{}", key.name);
+        }
+        let words = arg.get_possible_values().into_iter().map(|word| format!("`\"{}\"`", word.get_name()));
+        let words: Vec<String> = words.collect();
+        if key.kind == Kind::Text && !words.is_empty() {
+            assert_eq!(value, words.join(", "), "{}", key.name);
+        }
+    }
+}
+
+/// A range with its powers of two as numbers.
+fn plain(range: &str) -> String {
+    let number = |word: &str| match word.strip_prefix("2^").map(str::parse::<u32>) {
+        Some(Ok(power)) => (1_u64 << power).to_string(),
+        _ => word.to_owned(),
+    };
+    range.split(' ').map(number).collect::<Vec<_>>().join(" ")
 }
 
 #[test]
