@@ -49,3 +49,15 @@ fn a_log_that_nobody_reads_holds_up_no_answer_and_no_end_and_what_was_dropped_is
     assert!(server.ended().success());
     drop(lines);
 }
+
+#[test]
+fn a_start_is_logged_with_the_durability_as_the_configuration_calls_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut server = Server::start_logging(directory.path());
+    let lines = BufReader::new(server.child.stderr.take().unwrap()).lines();
+    let mut lines = lines.map(|line| serde_json::from_str::<serde_json::Value>(&line.unwrap()).unwrap());
+    let serving = lines.find(|line| line["message"] == "serving").unwrap();
+    assert_eq!(serving["durability"], "sync", "{serving}");
+    server.signal("TERM");
+    assert!(server.ended().success());
+}

@@ -103,6 +103,11 @@ impl Engine {
         Ok(Self::over(store, state))
     }
 
+    /// What an acknowledged commit survives, as the configuration calls it.
+    pub(crate) fn durability(&self) -> &'static str {
+        self.store.durability().name()
+    }
+
     fn over(store: log::Store, state: StateOptions) -> Self {
         let subscriptions = Subscriptions::open(&Embedded::new(store.clone(), None), || random_bytes().ok());
         for id in subscriptions.foreign() {

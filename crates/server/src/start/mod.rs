@@ -9,8 +9,9 @@
 //! | [`reactors`] | a thread for each reactor, with all that it serves |
 //! | [`greeting`], [`systemd`] | says that it serves, and it does |
 //!
-//! Then [`run`](crate::run) takes over. Between two steps the code that the last one ran is released, so that
-//! the most memory a start ever takes is what one step does ([`step`]).
+//! Why a step failed is in [`error`]. After the last one [`run`](crate::run) takes over. Between two steps
+//! the code that the last one ran is released, so that the most memory a start ever takes is what one step
+//! does ([`step`]).
 //!
 //! Configuration and addresses are judged before a new store is made: a start that is refused for them leaves
 //! nothing behind. Until all is open that threads will serve, nothing was acknowledged, and a start that
@@ -109,7 +110,7 @@ pub(crate) fn serve(
     let opened = opened.inspect_err(|_| drop(engine.close()))?;
     let gate = Gate::default();
     let (threads, addresses) = opened.start(&engine, &plan, options, per_reactor, &gate)?;
-    step(|| tracing::info!(reactors = plan.reactors, durability = ?options.durability, %limits, "serving"));
+    step(|| tracing::info!(reactors = plan.reactors, durability = engine.durability(), %limits, "serving"));
     step(|| addresses.greet(&threads, &limits, plan.front.is_guarded(), output));
     // Behind the steps: the first request may be waiting, and its code would come on top of theirs.
     gate.open();
