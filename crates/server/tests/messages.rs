@@ -177,6 +177,8 @@ fn a_server_says_where_programs_on_this_machine_find_it_and_who_has_a_store_open
     let socket = directory.path().join("thalweg.sock");
     let wanted = format!("and, for programs on this machine, at {}\n", socket.display());
     assert!(server.greeting.contains(&wanted), "{}", server.greeting);
+    let (code, said) = fails(&format!("unix:{}", socket.display()), &["ls"]);
+    assert!(code == 1 && said.contains("thalweg.sock is for `tail --via sock`"), "{said}");
     let data = directory.path().to_str().unwrap();
     let (code, said) = fails("", &["serve", "--listen", "127.0.0.1:0", "--data", data]);
     let wanted = format!("{data} is open in process {}: stop it, or give another --data", server.child.id());

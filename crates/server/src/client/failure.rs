@@ -141,7 +141,7 @@ impl fmt::Display for Failure {
             }
             Self::Broken(error) => write!(out, "the connection broke: {error}"),
             Self::Unsure(failure) => write!(out, "{failure}; what was sent may have been applied"),
-            Self::Protocol(error) => write!(out, "{error}"),
+            Self::Protocol(error) => write!(out, "{error}{}", advice_on_protocol(error)),
             Self::Refused { status, why, .. } => {
                 write!(out, "the server refused ({status}): {}", in_verbs(why))?;
                 if *status == 401 { write!(out, " Give one with --token or THALWEG_TOKEN.") } else { Ok(()) }
@@ -187,6 +187,16 @@ impl fmt::Display for Failure {
             Self::Output(error) => write!(out, "cannot write standard output: {error}"),
             Self::Event(why) => write!(out, "the server sent an event that cannot be understood: {why}"),
         }
+    }
+}
+
+/// What to do about an answer that cannot be read.
+fn advice_on_protocol(error: &ResponseError) -> &'static str {
+    match error {
+        ResponseError::Malformed => {
+            "; is it where `thalweg serve` listens? A store's thalweg.sock is for `tail --via sock`"
+        }
+        _ => "",
     }
 }
 
