@@ -20,16 +20,16 @@ use thalweg_wire::piece::Piece;
 use thalweg_wire::sse;
 use thalweg_wire::token::Token;
 
+// Flavours of a live read by events: what its payload is.
 const JSON: u8 = 0;
 const TEXT: u8 = 1;
 const BINARY: u8 = 2;
-/// A long-poll, of which no more is asked than how it began: at `offset=now`, so that its answer depends on
-/// when it was asked.
+/// Flavour of a long-poll that began at `offset=now`: its answer depends on when it was asked.
 pub(crate) const FROM_NOW: u8 = 1;
-/// Of a long-poll: it begins where what is left does, not at an offset that was named.
-const POLLS_LEFT: u8 = 2;
-/// Of events: the same.
-const RELATIVE: u8 = Live::UNOPENED;
+/// Flavour of a long-poll that begins at the first record that is kept, not at an offset that was named.
+const POLL_FROM_FIRST: u8 = 2;
+/// The same, beside the flavour of a live read by events.
+const EVENTS_FROM_FIRST: u8 = Live::UNOPENED;
 
 /// Bytes that frame a data and a control event, roughly.
 const FRAME_BYTES: usize = 240;
@@ -72,7 +72,7 @@ impl<S: Store> Streams<S> {
         now: Now,
     ) -> Answer<S::Stream> {
         let head = event_stream(media::kind(&found.config.content_type));
-        let flavour = flavour(&found) | if begins.relative { RELATIVE } else { 0 };
+        let flavour = flavour(&found) | if begins.relative { EVENTS_FROM_FIRST } else { 0 };
         let live = Live { mode: Mode::Sse, flavour, opened: false, offset, cursor };
         let lasts_ms = lasts_ms(found.config.lifetime, now);
         Answer::Live { topic_id: found.incarnation, topic: found.stream, live, head, lasts_ms }
@@ -82,10 +82,10 @@ impl<S: Store> Streams<S> {
     /// yet, is not refused for what retention took since.
     pub(crate) fn step(&self, stream: &S::Stream, live: &Live, now: Now) -> Advance {
         let moves = match live.mode {
-            Mode::Sse => live.flavour & RELATIVE != 0 && !live.opened,
-            Mode::LongPoll => live.flavour & POLLS_LEFT != 0,
+            Mode::Sse => live.flavour & EVENTS_FROM_FIRST != 0 && !live.opened,
+            Mode::LongPoll => live.flavour & POLL_FROM_FIRST != 0,
         };
-        let mut from = Live { flavour: live.flavour & !RELATIVE, ..*live };
+        let mut from = Live { flavour: live.flavour & !EVENTS_FROM_FIRST, ..*live };
         loop {
             if let Some(work) = self.store.cold(stream, from.offset, self.bytes_max(live.mode)) {
                 return Advance::Cold(work);
@@ -272,7 +272,7 @@ pub(crate) struct LiveStart {
 
 impl LiveStart {
     fn of_poll(self) -> u8 {
-        (if self.now { FROM_NOW } else { 0 }) | (if self.relative { POLLS_LEFT } else { 0 })
+        (if self.now { FROM_NOW } else { 0 }) | (if self.relative { POLL_FROM_FIRST } else { 0 })
     }
 }
 
@@ -301,7 +301,7 @@ fn event_stream(kind: Kind) -> Response {
     let mut headers = Headers::new();
     headers.constant(b"Content-Type: text/event-stream\r\n");
     headers.constant(b"Cache-Control: no-cache\r\n");
-    // PROTOCOL 5.8: neither text nor JSON travels as base64, and says so.
+    // PROTOCOL 5.8: what is neither text nor JSON travels as base64, and the head says so.
     if kind == Kind::Binary {
         headers.constant(b"Stream-SSE-Data-Encoding: base64\r\n");
     }
