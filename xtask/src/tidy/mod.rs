@@ -1,11 +1,13 @@
 //! `cargo xtask tidy`: the rules of the house as a test. Reads the sources as text through a small tokenizer
 //! (`source`), judges them line by line (`rules`) and by what each folder names of others (`folders`), and
-//! judges the Cargo.toml files (`arrows`, `licences`) and the tables of the pages (`tables`).
+//! judges the Cargo.toml files (`arrows`, `licences`) and the tables and links of the pages (`tables`,
+//! `links`).
 //! Every rule has a good and a bad snippet beside it, so a rule that stopped biting fails its own test.
 
 mod arrows;
 mod folders;
 mod licences;
+mod links;
 mod orphans;
 mod rules;
 mod source;
@@ -42,6 +44,7 @@ pub(crate) fn run() -> Outcome {
     let mut findings = arrows::check(&root)?;
     findings.extend(licences::check(&root)?);
     findings.extend(tables::check(&root)?);
+    findings.extend(links::check(&root)?);
     let (mut sources, mut named) = (Vec::new(), Vec::new());
     for directory in ["crates", "faces", "xtask", "bench"] {
         for path in rust_files(&root.join(directory))? {
