@@ -63,7 +63,7 @@ impl<'a> Conditions<'a> {
     /// Why a stream that is not there is not created.
     pub(crate) fn refuse_create(self) -> Option<Problem> {
         self.has(Name::IfMatch).then(|| {
-            let detail = "there is no stream of that name for a tag, or for *, to match";
+            let detail = "no stream of that name exists, so neither a tag nor * matches";
             Problem::new(412, "precondition-failed", Name::IfMatch, detail)
         })
     }
@@ -85,6 +85,6 @@ pub(crate) fn changed() -> Problem {
 
 /// `If-None-Match` names the stream as it is.
 fn there() -> Problem {
-    let detail = "there is a stream that the header asks not to be there, or as it is";
+    let detail = "the header rules out the stream as it is: it exists (*), or has one of the tags";
     Problem::new(412, "precondition-failed", Name::IfNoneMatch, detail)
 }
