@@ -232,7 +232,7 @@ def misfits() -> None:
             types.encode_request(request)
         except runtime.EncodeError as error:
             equal(error.place, place)
-            equal(str(error), f"{place}: {error.wrong}")
+            equal(str(error), f"{place}: {error.reason}")
         else:
             raise AssertionError(f"{request!r} was taken")
 
@@ -448,7 +448,7 @@ def placed() -> None:
             again(frame)
         except runtime.DecodeError as error:
             equal((error.place, error.at), (place, at))
-            equal(str(error), f"{place}: {error.wrong} at byte {error.at}")
+            equal(str(error), f"{place}: {error.reason} at byte {error.at}")
             for same in (copy.copy(error), pickle.loads(pickle.dumps(error))):
                 equal((type(same), str(same), vars(same)), (type(error), str(error), vars(error)))
         else:

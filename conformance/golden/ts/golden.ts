@@ -79,8 +79,8 @@ for (const [name, frame] of frames(join(directory, "refused"))) {
   await check(`refused ${name}`, () => throws(() => again(frame), DecodeError));
 }
 await check("what is wrong is placed by its name on the wire", () => {
-  const placed = (frame: Uint8Array, place: string, wrong: string, at: number) =>
-    throws(() => again(frame), { place, wrong, at });
+  const placed = (frame: Uint8Array, place: string, reason: string, at: number) =>
+    throws(() => again(frame), { place, reason, at });
   const head = "\x91\x92\xaaEchoPlaces\x82\xa6places\x91\x83\xa4name\xa0";
   const frame = (rest: string) => Buffer.from(head + rest, "latin1");
   // An enum's word, by its field and where it begins.
@@ -105,7 +105,7 @@ await check("what reading holds in memory is bounded by the frame", () => {
       return new Reader(bytes);
     };
     strictEqual(frame(10_000).list(1, read).length, 10_000);
-    throws(() => frame(4_000_000).list(1, read), { wrong: "values that take too much memory for such a frame" });
+    throws(() => frame(4_000_000).list(1, read), { reason: "values that take too much memory for such a frame" });
   }
 });
 

@@ -292,7 +292,7 @@ fn calls() !void {
     try equal((try client.places(arena, places)).refused, "NotUtf8");
     if (client.fail(arena, .{ .reason = "caf\xe9" })) |_| return error.Taken else |problem| try holds(problem == error.NotUtf8);
     const nonsense = try types.EchoResponseCodec.decode(arena, try wire.receive(try wire.send("nonsense")));
-    try equal(nonsense.error_response.message, "frame: WrongKind at byte 0");
+    try equal(nonsense.error_response.message, "frame: WrongType at byte 0");
 }
 
 fn streams() !void {

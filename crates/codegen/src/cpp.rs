@@ -14,9 +14,12 @@ use thalweg_schema::casing::snake;
 use thalweg_schema::{Access, Alias, Command, Enum, Field, Service, Type};
 
 /// The runtime: every file's name and text.
-const RUNTIME: [(&str, &str); 7] = [
+const RUNTIME: [(&str, &str); 10] = [
     ("runtime.hpp", include_str!("../runtime/cpp/runtime.hpp")),
     ("faults.hpp", include_str!("../runtime/cpp/faults.hpp")),
+    ("bytes.hpp", include_str!("../runtime/cpp/bytes.hpp")),
+    ("reader.hpp", include_str!("../runtime/cpp/reader.hpp")),
+    ("writer.hpp", include_str!("../runtime/cpp/writer.hpp")),
     ("messagepack.hpp", include_str!("../runtime/cpp/messagepack.hpp")),
     ("service.hpp", include_str!("../runtime/cpp/service.hpp")),
     ("pending.hpp", include_str!("../runtime/cpp/pending.hpp")),
@@ -179,7 +182,7 @@ impl Cpp<'_> {
                 for member in &of.members {
                     text.line(format!("if (word == \"{member}\") return {name}::{};", snake(member)));
                 }
-                text.line("throw reader.error(Wrong::unknown_word, at);");
+                text.line("throw reader.error(DecodeErrorKind::unknown_word, at);");
             });
             text.block(format!("static std::string_view word(const {name}& value) {{"), "}", |text| {
                 text.block("switch (value) {", "}", |text| {
@@ -233,7 +236,7 @@ impl Cpp<'_> {
         text.block("static T read(Reader& reader) {", "}", |text| {
             if fields.is_empty() {
                 text.line(format!(
-                    "if (reader.fields(\"{name}\") > 0) throw reader.refuse(Wrong::unknown_field, \"{name}\");"
+                    "if (reader.fields(\"{name}\") > 0) throw reader.refuse(DecodeErrorKind::unknown_field, \"{name}\");"
                 ));
                 text.line("return {};");
                 return;
@@ -254,7 +257,7 @@ impl Cpp<'_> {
                             field.name
                         ));
                     }
-                    text.line(format!("else throw reader.refuse(Wrong::unknown_field, \"{name}\");"));
+                    text.line(format!("else throw reader.refuse(DecodeErrorKind::unknown_field, \"{name}\");"));
                 },
             );
             for (n, field) in fields.iter().enumerate() {
@@ -285,7 +288,7 @@ impl Cpp<'_> {
                     self.names.message(message)
                 ));
             }
-            text.line("throw reader.refuse(thalweg::Wrong::unknown_message, \"frame\");");
+            text.line("throw reader.refuse(thalweg::DecodeErrorKind::unknown_message, \"frame\");");
         });
         text.line("");
         text.line(format!(

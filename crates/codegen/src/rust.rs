@@ -82,7 +82,7 @@ impl Rust<'_> {
         text.line("");
         text.line("use std::borrow::Cow;");
         text.line(format!(
-            "use {}::messagepack::{{DecodeError, Fields, Message, Reader, Wrong, request_frame, response_frame, write}};",
+            "use {}::messagepack::{{DecodeError, DecodeErrorKind, Fields, Message, Reader, request_frame, response_frame, write}};",
             self.runtime
         ));
         text.line(format!("use {}::service::{{self, Access, Fork}};", self.runtime));
@@ -204,7 +204,7 @@ impl Rust<'_> {
                             ));
                         }
                         text.line(format!(
-                            "_ => return Err({reader}.refuse(Wrong::UnknownField, \"{name}\")),"
+                            "_ => return Err({reader}.refuse(DecodeErrorKind::UnknownField, \"{name}\")),"
                         ));
                     });
                 });
@@ -259,7 +259,7 @@ impl Rust<'_> {
                             message.tag, message.stem
                         ));
                     }
-                    text.line("_ => return Err(reader.refuse(Wrong::UnknownMessage, \"frame\")),");
+                    text.line("_ => return Err(reader.refuse(DecodeErrorKind::UnknownMessage, \"frame\")),");
                 });
                 text.line("reader.finish()?;");
                 text.line("Ok(message)");

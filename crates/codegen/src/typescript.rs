@@ -10,8 +10,13 @@ use crate::text::Text;
 use thalweg_schema::casing::camel;
 use thalweg_schema::{Access, Alias, Command, Enum, Field, Service, Type};
 
-const MESSAGEPACK: &str = include_str!("../runtime/ts/messagepack.ts");
-const SERVICE: &str = include_str!("../runtime/ts/service.ts");
+/// The runtime: every file's name and text.
+const RUNTIME: [(&str, &str); 4] = [
+    ("messagepack.ts", include_str!("../runtime/ts/messagepack.ts")),
+    ("reader.ts", include_str!("../runtime/ts/reader.ts")),
+    ("service.ts", include_str!("../runtime/ts/service.ts")),
+    ("writer.ts", include_str!("../runtime/ts/writer.ts")),
+];
 
 pub(crate) fn emit(service: &Service, names: &Names) -> Vec<File> {
     let ts = TypeScript { service, names };
@@ -24,8 +29,7 @@ pub(crate) fn emit(service: &Service, names: &Names) -> Vec<File> {
         files.push((format!("{module}_server.ts"), ts.server()));
     }
     if names.arguments.runtime.is_none() {
-        files.push(("messagepack.ts".to_owned(), MESSAGEPACK.to_owned()));
-        files.push(("service.ts".to_owned(), SERVICE.to_owned()));
+        files.extend(RUNTIME.map(|(name, text)| (name.to_owned(), text.to_owned())));
     }
     names.placed("src/", files)
 }

@@ -11,11 +11,13 @@ use thalweg_schema::casing::snake;
 use thalweg_schema::{Access, Alias, Command, Enum, Service, Type};
 
 /// The runtime: every file's name and text.
-const RUNTIME: [(&str, &str); 4] = [
+const RUNTIME: [(&str, &str); 6] = [
     ("runtime/faults.zig", include_str!("../runtime/zig/faults.zig")),
     ("runtime/forks.zig", include_str!("../runtime/zig/forks.zig")),
     ("runtime/messagepack.zig", include_str!("../runtime/zig/messagepack.zig")),
+    ("runtime/reader.zig", include_str!("../runtime/zig/reader.zig")),
     ("runtime/service.zig", include_str!("../runtime/zig/service.zig")),
+    ("runtime/writer.zig", include_str!("../runtime/zig/writer.zig")),
 ];
 
 pub(crate) fn emit(service: &Service, names: &Names) -> Vec<File> {

@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
-use thalweg_wire::messagepack::{DecodeError, Wrong};
+use thalweg_wire::messagepack::{DecodeError, DecodeErrorKind};
 
 const MUTATIONS: usize = 10_000;
 
@@ -73,7 +73,7 @@ fn every_prefix_is_refused() {
     for (name, frame) in read(&directory()) {
         for length in 0..frame.len() {
             let error = again(&frame[..length]).expect_err(&name);
-            assert_eq!(error.wrong, Wrong::Truncated, "{name} cut at {length}");
+            assert_eq!(error.kind, DecodeErrorKind::Truncated, "{name} cut at {length}");
         }
     }
 }
@@ -92,12 +92,12 @@ fn wrong_frames_are_refused() {
         assert!(again(&frame).is_err(), "{name}");
     }
     let refused = |name: &str| again(&read(&directory().join("refused"))[name]).unwrap_err();
-    assert_eq!(refused("unknown_field").wrong, Wrong::UnknownField);
+    assert_eq!(refused("unknown_field").kind, DecodeErrorKind::UnknownField);
     assert_eq!(refused("missing_field").place, "EchoBytes.data");
-    assert_eq!(refused("field_twice").wrong, Wrong::Duplicate);
+    assert_eq!(refused("field_twice").kind, DecodeErrorKind::Duplicate);
     assert_eq!(refused("u8_256").to_string(), "EchoNumbers.tiny: an integer out of range at byte 20");
-    assert_eq!(refused("unknown_message").wrong, Wrong::UnknownMessage);
-    assert_eq!(refused("trailing_byte").wrong, Wrong::Trailing);
+    assert_eq!(refused("unknown_message").kind, DecodeErrorKind::UnknownMessage);
+    assert_eq!(refused("trailing_byte").kind, DecodeErrorKind::Trailing);
     assert_eq!(refused("trailing_byte").place, "frame", "no field that is whole is to blame");
 }
 

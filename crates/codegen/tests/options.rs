@@ -276,15 +276,15 @@ fn a_dispatch_that_keeps_no_order_says_so_in_every_language() {
 fn what_a_frame_may_take_in_memory_is_the_same_in_every_language() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
     for (path, per_byte, besides) in [
-        ("runtime/cpp/messagepack.hpp", "held_per_byte = 64;", "held_besides = 16U << 20U;"),
+        ("runtime/cpp/reader.hpp", "held_per_byte = 64;", "held_besides = 16U << 20U;"),
         ("runtime/erlang/thalweg_messagepack.erl", "(HELD_PER_BYTE, 64).", "(HELD_BESIDES, (16 bsl 20))."),
         (
             "runtime/python/messagepack.py",
             "_HELD_PER_BYTE: Final = 64\n",
             "_HELD_BESIDES: Final = 16 << 20\n",
         ),
-        ("runtime/ts/messagepack.ts", "HELD_PER_BYTE = 64;", "HELD_BESIDES = 16 << 20;"),
-        ("runtime/zig/messagepack.zig", "held_per_byte = 64;", "held_besides = 16 << 20;"),
+        ("runtime/ts/reader.ts", "HELD_PER_BYTE = 64;", "HELD_BESIDES = 16 << 20;"),
+        ("runtime/zig/reader.zig", "held_per_byte = 64;", "held_besides = 16 << 20;"),
         ("../wire/src/messagepack/read.rs", "HELD_PER_BYTE: usize = 64;", "HELD_BESIDES: usize = 16 << 20;"),
     ] {
         let text = std::fs::read_to_string(folder.join(path)).unwrap();

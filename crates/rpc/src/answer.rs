@@ -9,8 +9,8 @@ use thalweg_service::Error;
 use thalweg_wire::excerpt::excerpt;
 use thalweg_wire::fault::Fault;
 use thalweg_wire::json::write as json;
-use thalweg_wire::jsonrpc::{self, Id, Invalid, write};
-use thalweg_wire::messagepack::Wrong;
+use thalweg_wire::jsonrpc::{self, Id, InvalidRequest, write};
+use thalweg_wire::messagepack::DecodeErrorKind;
 
 /// What is said of an answer that there is no room for beside all others that wait.
 pub(crate) const NO_ROOM: &str =
@@ -86,7 +86,7 @@ pub(crate) fn item(plan: &Plan, method: &Method, items: &mut Items, most: (usize
         Ok(DecodedResponse::Refusal(_)) => {
             *broken = Some(StreamFailure::Unfit("an item that is an error".to_owned()))
         }
-        Err(error) if error.wrong == Wrong::Memory && room < response::json_bytes_max(frame) => {
+        Err(error) if error.kind == DecodeErrorKind::Memory && room < response::json_bytes_max(frame) => {
             *broken = Some(StreamFailure::TooMany);
         }
         Err(error) => *broken = Some(StreamFailure::Unfit(error.to_string())),
@@ -124,7 +124,7 @@ pub(crate) fn failed(out: &mut Vec<u8>, id: Id<'_>, error: &Error) {
 }
 
 /// An object that is no request.
-pub(crate) fn invalid(out: &mut Vec<u8>, invalid: &Invalid<'_>) {
+pub(crate) fn invalid(out: &mut Vec<u8>, invalid: &InvalidRequest<'_>) {
     let field = excerpt(invalid.field);
     let message = format!("{field}: {}", invalid.what);
     write::error(out, invalid.id, jsonrpc::INVALID_REQUEST, &message, |data| {

@@ -8,7 +8,7 @@ use crate::plan::{Message, Method, Plan, Seen, Shape, Struct};
 use std::collections::HashSet;
 use std::fmt::Write;
 use thalweg_wire::json::write as json;
-use thalweg_wire::messagepack::{DecodeError, Reader, Wrong};
+use thalweg_wire::messagepack::{DecodeError, DecodeErrorKind, Reader};
 
 /// What a frame says.
 #[derive(Debug, PartialEq, Eq)]
@@ -35,7 +35,7 @@ pub(crate) fn json_bytes_max(frame: &[u8]) -> usize {
 /// object has at most `room` bytes, and at most [`json_bytes_max`].
 ///
 /// # Errors
-/// It is neither, or does not fit ([`Wrong::Memory`]); nothing was appended.
+/// It is neither, or does not fit ([`DecodeErrorKind::Memory`]); nothing was appended.
 pub(crate) fn decode(
     plan: &Plan,
     message: &Message,
@@ -49,7 +49,7 @@ pub(crate) fn decode(
         if tag == plan.error_tag.as_bytes() {
             return refusal(&mut reader).map(DecodedResponse::Refusal);
         }
-        return Err(reader.refuse(Wrong::UnknownMessage, "frame"));
+        return Err(reader.refuse(DecodeErrorKind::UnknownMessage, "frame"));
     }
     whole(plan, &message.fields, reader, room.min(json_bytes_max(frame)), out)?;
     Ok(DecodedResponse::Fields)
@@ -67,7 +67,8 @@ pub(crate) fn decode_request<'p>(
 ) -> Result<(&'p str, &'p Method), DecodeError> {
     let mut reader = Reader::new(frame);
     let tag = reader.request()?;
-    let (name, method) = plan.of_tag(tag).ok_or_else(|| reader.refuse(Wrong::UnknownMessage, "frame"))?;
+    let (name, method) =
+        plan.of_tag(tag).ok_or_else(|| reader.refuse(DecodeErrorKind::UnknownMessage, "frame"))?;
     whole(plan, &method.request.fields, reader, json_bytes_max(frame), out)?;
     Ok((name, method))
 }
@@ -98,7 +99,7 @@ fn refusal(reader: &mut Reader<'_>) -> Result<String, DecodeError> {
     for _ in 0..reader.fields("error")? {
         match reader.key()? {
             b"message" => reader.field(&mut message, "error.message", Reader::string)?,
-            _ => return Err(reader.refuse(Wrong::UnknownField, "error")),
+            _ => return Err(reader.refuse(DecodeErrorKind::UnknownField, "error")),
         }
     }
     reader.finish()?;
@@ -120,9 +121,9 @@ impl Walk<'_, '_> {
         self.out.push(b'{');
         for count in 0..self.reader.fields("fields")? {
             let name = self.reader.key()?;
-            let place = fields.find(name, count).ok_or_else(|| self.refuse(Wrong::UnknownField))?;
+            let place = fields.find(name, count).ok_or_else(|| self.refuse(DecodeErrorKind::UnknownField))?;
             if !seen.note(place) {
-                return Err(self.refuse(Wrong::Duplicate));
+                return Err(self.refuse(DecodeErrorKind::Duplicate));
             }
             let field = &fields.fields[place];
             self.out.extend_from_slice(&field.label);
@@ -134,7 +135,7 @@ impl Walk<'_, '_> {
                 continue;
             }
             if !field.is_optional() {
-                return Err(self.refuse(Wrong::Missing));
+                return Err(self.refuse(DecodeErrorKind::Missing));
             }
             // What is absent is null, so that every answer has every field.
             self.out.extend_from_slice(&field.label);
@@ -145,15 +146,15 @@ impl Walk<'_, '_> {
         Ok(())
     }
 
-    fn refuse(&self, wrong: Wrong) -> DecodeError {
-        self.reader.refuse(wrong, "fields")
+    fn refuse(&self, kind: DecodeErrorKind) -> DecodeError {
+        self.reader.refuse(kind, "fields")
     }
 
     /// Ends a part of an object or an array. One part takes no more than a small multiple of what the frame
     /// or the schema has of it, so that it is enough to look here whether there is room.
     fn part(&mut self) -> Result<(), DecodeError> {
         self.out.push(b',');
-        if self.out.len() > self.end { Err(self.refuse(Wrong::Memory)) } else { Ok(()) }
+        if self.out.len() > self.end { Err(self.refuse(DecodeErrorKind::Memory)) } else { Ok(()) }
     }
 
     fn value(&mut self, shape: &Shape) -> Result<(), DecodeError> {
@@ -162,11 +163,11 @@ impl Walk<'_, '_> {
             Shape::Bool => out.extend_from_slice(if reader.boolean()? { b"true" } else { b"false" }),
             Shape::Unsigned(bits) => match reader.u64()? {
                 number if number <= u64::MAX >> (64 - bits) => json::unsigned(out, number),
-                _ => return Err(self.refuse(Wrong::Range)),
+                _ => return Err(self.refuse(DecodeErrorKind::Range)),
             },
             Shape::Signed(bits) => match reader.i64()? {
                 number if number == number << (64 - bits) >> (64 - bits) => json::signed(out, number),
-                _ => return Err(self.refuse(Wrong::Range)),
+                _ => return Err(self.refuse(DecodeErrorKind::Range)),
             },
             Shape::F32 => {
                 let number = reader.f32()?;
@@ -188,7 +189,7 @@ impl Walk<'_, '_> {
             Shape::Enum(place) => {
                 let word = reader.string()?;
                 if !plan.words(*place).iter().any(|known| *known == *word) {
-                    return Err(self.refuse(Wrong::UnknownWord));
+                    return Err(self.refuse(DecodeErrorKind::UnknownWord));
                 }
                 json::string(out, &word);
             }
@@ -223,7 +224,7 @@ impl Walk<'_, '_> {
             self.value(of)?;
             self.part()?;
             if !keys.insert(key) {
-                return Err(self.refuse(Wrong::Duplicate));
+                return Err(self.refuse(DecodeErrorKind::Duplicate));
             }
         }
         close(self.out, b'{', b'}');

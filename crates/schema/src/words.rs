@@ -73,10 +73,10 @@ const CALLED: &str = "assert assert_perror major makedev minor setjmp sigmask si
 /// Words a type's name, or a message's, may not become: the generated code or its language's prelude uses
 /// them.
 const TYPES: &str = "Access Allocator Any Array AsyncCall AsyncGenerator AsyncItems AsyncIterator AsyncTransport Boolean Borrowed BTreeMap Box Call CallError CallOptions Callable ClassVar Codec Command \
-    Cow DecodeError Default Enum Err Error Exception False Fields Final Fork Function Int Iterator List Map Message Never \
+    Cow DecodeError DecodeErrorKind Default Enum Err Error Exception False Fields Final Fork Function Int Iterator List Map Message Never \
     NewType None Number Object Ok Option Optional Ordering Owned Promise Protocol RangeError Reader Record Reply Request Responder Response \
     Result Schedule Self Send Set Sized Some StrEnum Storage Stream String Symbol SyncCallOptions SyncReply SyncService SyncTransport Transport Tuple Type TypeAlias Uint8Array Union ValueError Vec \
-    Writer Wrong";
+    Writer";
 
 /// Macros of C's library, which stand in place of a type's name wherever a header that C++ brings along
 /// defines them.

@@ -6,7 +6,7 @@
 //! length on a connection, its place among others and its credit are the transport's business.
 
 use crate::fault::Fault;
-use crate::messagepack::{DecodeError, Message, Reader, Wrong, response_frame, write};
+use crate::messagepack::{DecodeError, DecodeErrorKind, Message, Reader, response_frame, write};
 use std::future::Future;
 use std::marker::PhantomData;
 use std::task::Waker;
@@ -239,7 +239,7 @@ fn whole<'a, M: Message<'a>>(reader: &mut Reader<'a>) -> Result<M, DecodeError> 
 #[cold]
 fn no_response<E>(tag: &[u8], error: &'static str, mut reader: Reader<'_>) -> CallError<E> {
     if tag != error.as_bytes() {
-        return reader.refuse(Wrong::UnknownMessage, "frame").into();
+        return reader.refuse(DecodeErrorKind::UnknownMessage, "frame").into();
     }
     match message_of(&mut reader, error) {
         Ok(message) => CallError::Refused(message),
@@ -253,7 +253,7 @@ fn message_of(reader: &mut Reader<'_>, place: &'static str) -> Result<String, De
     for _ in 0..reader.fields(place)? {
         match reader.key()? {
             b"message" => reader.field(&mut message, place, Reader::string)?,
-            _ => return Err(reader.refuse(Wrong::UnknownField, place)),
+            _ => return Err(reader.refuse(DecodeErrorKind::UnknownField, place)),
         }
     }
     reader.finish()?;
@@ -306,10 +306,10 @@ pub trait Reply: Send {
 }
 
 /// Says why a frame is no request of the service whose error has the tag `error`.
-pub fn refuse(reply: &mut dyn Reply, error: &str, wrong: &DecodeError) {
-    let is_unknown = wrong.wrong == Wrong::UnknownMessage;
+pub fn refuse(reply: &mut dyn Reply, error: &str, refusal: &DecodeError) {
+    let is_unknown = refusal.kind == DecodeErrorKind::UnknownMessage;
     let fault = if is_unknown { Fault::UnknownCommand } else { Fault::BadRequest };
-    reply.fail(fault, error, &wrong.to_string());
+    reply.fail(fault, error, &refusal.to_string());
 }
 
 /// Answers one request, once, now or later, from any thread. Dropped unanswered it ends the call as

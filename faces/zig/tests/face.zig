@@ -285,7 +285,7 @@ fn leaving(folder: []const u8, comptime name: []const u8) !void {
             holds((try items.next(arena)).item.value == 5, "an item");
             items.close();
         } else {
-            fails(items.next(arena), error.WrongKind, "an item that cannot be read");
+            fails(items.next(arena), error.WrongType, "an item that cannot be read");
         }
         const heard = Held.bell.heard(10_000);
         holds(heard and Held.replies[Held.taken - 1].cancelled(), "that the server hears that a stream was left");

@@ -124,8 +124,8 @@ inline void dispatch_unordered(EchoHandler& handler, thalweg::FrameView frame, s
     std::optional<EchoRequestView> request;
     try {
         request = decode_request(frame);
-    } catch (const thalweg::DecodeError& wrong) {
-        return thalweg::refuse(std::move(reply), error_tag, wrong);
+    } catch (const thalweg::DecodeError& refusal) {
+        return thalweg::refuse(std::move(reply), error_tag, refusal);
     }
     handle(handler, *request, std::move(reply));
 }
@@ -139,8 +139,8 @@ inline void dispatch(
     std::optional<EchoRequestView> request;
     try {
         request = decode_request(frame);
-    } catch (const thalweg::DecodeError& wrong) {
-        return thalweg::refuse(std::move(reply), error_tag, wrong);
+    } catch (const thalweg::DecodeError& refusal) {
+        return thalweg::refuse(std::move(reply), error_tag, refusal);
     }
     const auto now = [&](std::unique_ptr<thalweg::Reply> call) { handle(handler, *request, std::move(call)); };
     const auto later = [&] {

@@ -288,7 +288,7 @@ template <> struct Codec<::echo::Mood> {
         if (word == "calm") return ::echo::Mood::calm;
         if (word == "in-a-hurry") return ::echo::Mood::in_a_hurry;
         if (word == "lost") return ::echo::Mood::lost;
-        throw reader.error(Wrong::unknown_word, at);
+        throw reader.error(DecodeErrorKind::unknown_word, at);
     }
     static std::string_view word(const ::echo::Mood& value) {
         switch (value) {
@@ -312,7 +312,7 @@ template <class S> struct Codec<::echo::BasicInner<S>> {
             const std::string_view key = reader.key();
             if (key == "values") reader.field(value.values, seen, 0, "Inner.values");
             else if (key == "flag") reader.field(value.flag, seen, 1, "Inner.flag");
-            else throw reader.refuse(Wrong::unknown_field, "Inner");
+            else throw reader.refuse(DecodeErrorKind::unknown_field, "Inner");
         }
         reader.required(seen, 0, "Inner.values");
         return value;
@@ -342,7 +342,7 @@ template <class S> struct Codec<::echo::BasicPlace<S>> {
             if (key == "name") reader.field(value.name, seen, 0, "Place.name");
             else if (key == "inner") reader.field(value.inner, seen, 1, "Place.inner");
             else if (key == "moods") reader.field(value.moods, seen, 2, "Place.moods");
-            else throw reader.refuse(Wrong::unknown_field, "Place");
+            else throw reader.refuse(DecodeErrorKind::unknown_field, "Place");
         }
         reader.required(seen, 0, "Place.name");
         reader.required(seen, 2, "Place.moods");
@@ -374,7 +374,7 @@ template <class S> struct Codec<::echo::BasicEchoBytes<S>> {
         for (std::size_t left = reader.fields("EchoBytes"); left > 0; left--) {
             const std::string_view key = reader.key();
             if (key == "data") reader.field(value.data, seen, 0, "EchoBytes.data");
-            else throw reader.refuse(Wrong::unknown_field, "EchoBytes");
+            else throw reader.refuse(DecodeErrorKind::unknown_field, "EchoBytes");
         }
         reader.required(seen, 0, "EchoBytes.data");
         return value;
@@ -401,7 +401,7 @@ template <class S> struct Codec<::echo::BasicEchoBytesResponse<S>> {
         for (std::size_t left = reader.fields("EchoBytesResponse"); left > 0; left--) {
             const std::string_view key = reader.key();
             if (key == "data") reader.field(value.data, seen, 0, "EchoBytesResponse.data");
-            else throw reader.refuse(Wrong::unknown_field, "EchoBytesResponse");
+            else throw reader.refuse(DecodeErrorKind::unknown_field, "EchoBytesResponse");
         }
         reader.required(seen, 0, "EchoBytesResponse.data");
         return value;
@@ -430,7 +430,7 @@ template <class S> struct Codec<::echo::BasicEchoFields<S>> {
             if (key == "count") reader.field(value.count, seen, 0, "EchoFields.count");
             else if (key == "total") reader.field(value.total, seen, 1, "EchoFields.total");
             else if (key == "name") reader.field(value.name, seen, 2, "EchoFields.name");
-            else throw reader.refuse(Wrong::unknown_field, "EchoFields");
+            else throw reader.refuse(DecodeErrorKind::unknown_field, "EchoFields");
         }
         reader.required(seen, 0, "EchoFields.count");
         reader.required(seen, 1, "EchoFields.total");
@@ -465,7 +465,7 @@ template <class S> struct Codec<::echo::BasicEchoFieldsResponse<S>> {
             if (key == "count") reader.field(value.count, seen, 0, "EchoFieldsResponse.count");
             else if (key == "total") reader.field(value.total, seen, 1, "EchoFieldsResponse.total");
             else if (key == "name") reader.field(value.name, seen, 2, "EchoFieldsResponse.name");
-            else throw reader.refuse(Wrong::unknown_field, "EchoFieldsResponse");
+            else throw reader.refuse(DecodeErrorKind::unknown_field, "EchoFieldsResponse");
         }
         reader.required(seen, 0, "EchoFieldsResponse.count");
         reader.required(seen, 1, "EchoFieldsResponse.total");
@@ -498,7 +498,7 @@ template <class S> struct Codec<::echo::BasicEchoNested<S>> {
         for (std::size_t left = reader.fields("EchoNested"); left > 0; left--) {
             const std::string_view key = reader.key();
             if (key == "inner") reader.field(value.inner, seen, 0, "EchoNested.inner");
-            else throw reader.refuse(Wrong::unknown_field, "EchoNested");
+            else throw reader.refuse(DecodeErrorKind::unknown_field, "EchoNested");
         }
         reader.required(seen, 0, "EchoNested.inner");
         return value;
@@ -525,7 +525,7 @@ template <class S> struct Codec<::echo::BasicEchoNestedResponse<S>> {
         for (std::size_t left = reader.fields("EchoNestedResponse"); left > 0; left--) {
             const std::string_view key = reader.key();
             if (key == "inner") reader.field(value.inner, seen, 0, "EchoNestedResponse.inner");
-            else throw reader.refuse(Wrong::unknown_field, "EchoNestedResponse");
+            else throw reader.refuse(DecodeErrorKind::unknown_field, "EchoNestedResponse");
         }
         reader.required(seen, 0, "EchoNestedResponse.inner");
         return value;
@@ -555,7 +555,7 @@ template <> struct Codec<::echo::EchoAliases> {
             else if (key == "digest") reader.field(value.digest, seen, 1, "EchoAliases.digest");
             else if (key == "parent") reader.field(value.parent, seen, 2, "EchoAliases.parent");
             else if (key == "chain") reader.field(value.chain, seen, 3, "EchoAliases.chain");
-            else throw reader.refuse(Wrong::unknown_field, "EchoAliases");
+            else throw reader.refuse(DecodeErrorKind::unknown_field, "EchoAliases");
         }
         reader.required(seen, 0, "EchoAliases.sequenceNumber");
         reader.required(seen, 1, "EchoAliases.digest");
@@ -585,7 +585,7 @@ template <> struct Codec<::echo::EchoAliasesResponse> {
             else if (key == "digest") reader.field(value.digest, seen, 1, "EchoAliasesResponse.digest");
             else if (key == "parent") reader.field(value.parent, seen, 2, "EchoAliasesResponse.parent");
             else if (key == "chain") reader.field(value.chain, seen, 3, "EchoAliasesResponse.chain");
-            else throw reader.refuse(Wrong::unknown_field, "EchoAliasesResponse");
+            else throw reader.refuse(DecodeErrorKind::unknown_field, "EchoAliasesResponse");
         }
         reader.required(seen, 0, "EchoAliasesResponse.sequenceNumber");
         reader.required(seen, 1, "EchoAliasesResponse.digest");
@@ -613,7 +613,7 @@ template <class S> struct Codec<::echo::BasicEchoBlobs<S>> {
             const std::string_view key = reader.key();
             if (key == "extra") reader.field(value.extra, seen, 0, "EchoBlobs.extra");
             else if (key == "parts") reader.field(value.parts, seen, 1, "EchoBlobs.parts");
-            else throw reader.refuse(Wrong::unknown_field, "EchoBlobs");
+            else throw reader.refuse(DecodeErrorKind::unknown_field, "EchoBlobs");
         }
         reader.required(seen, 1, "EchoBlobs.parts");
         return value;
@@ -643,7 +643,7 @@ template <class S> struct Codec<::echo::BasicEchoBlobsResponse<S>> {
             const std::string_view key = reader.key();
             if (key == "extra") reader.field(value.extra, seen, 0, "EchoBlobsResponse.extra");
             else if (key == "parts") reader.field(value.parts, seen, 1, "EchoBlobsResponse.parts");
-            else throw reader.refuse(Wrong::unknown_field, "EchoBlobsResponse");
+            else throw reader.refuse(DecodeErrorKind::unknown_field, "EchoBlobsResponse");
         }
         reader.required(seen, 1, "EchoBlobsResponse.parts");
         return value;
@@ -672,7 +672,7 @@ template <class S> struct Codec<::echo::BasicEchoFail<S>> {
         for (std::size_t left = reader.fields("EchoFail"); left > 0; left--) {
             const std::string_view key = reader.key();
             if (key == "reason") reader.field(value.reason, seen, 0, "EchoFail.reason");
-            else throw reader.refuse(Wrong::unknown_field, "EchoFail");
+            else throw reader.refuse(DecodeErrorKind::unknown_field, "EchoFail");
         }
         reader.required(seen, 0, "EchoFail.reason");
         return value;
@@ -694,7 +694,7 @@ template <> struct Codec<::echo::EchoFailResponse> {
     static constexpr std::string_view tag = "EchoFailResponse";
     static constexpr std::size_t bytes_min = 1;
     static T read(Reader& reader) {
-        if (reader.fields("EchoFailResponse") > 0) throw reader.refuse(Wrong::unknown_field, "EchoFailResponse");
+        if (reader.fields("EchoFailResponse") > 0) throw reader.refuse(DecodeErrorKind::unknown_field, "EchoFailResponse");
         return {};
     }
     static void write(Writer& writer, const T&) {
@@ -722,7 +722,7 @@ template <> struct Codec<::echo::EchoNumbers> {
             else if (key == "signedLarge") reader.field(value.signed_large, seen, 7, "EchoNumbers.signedLarge");
             else if (key == "single") reader.field(value.single, seen, 8, "EchoNumbers.single");
             else if (key == "precise") reader.field(value.precise, seen, 9, "EchoNumbers.precise");
-            else throw reader.refuse(Wrong::unknown_field, "EchoNumbers");
+            else throw reader.refuse(DecodeErrorKind::unknown_field, "EchoNumbers");
         }
         reader.required(seen, 0, "EchoNumbers.tiny");
         reader.required(seen, 1, "EchoNumbers.small");
@@ -771,7 +771,7 @@ template <> struct Codec<::echo::EchoNumbersResponse> {
             else if (key == "signedLarge") reader.field(value.signed_large, seen, 7, "EchoNumbersResponse.signedLarge");
             else if (key == "single") reader.field(value.single, seen, 8, "EchoNumbersResponse.single");
             else if (key == "precise") reader.field(value.precise, seen, 9, "EchoNumbersResponse.precise");
-            else throw reader.refuse(Wrong::unknown_field, "EchoNumbersResponse");
+            else throw reader.refuse(DecodeErrorKind::unknown_field, "EchoNumbersResponse");
         }
         reader.required(seen, 0, "EchoNumbersResponse.tiny");
         reader.required(seen, 1, "EchoNumbersResponse.small");
@@ -815,7 +815,7 @@ template <class S> struct Codec<::echo::BasicEchoPlaces<S>> {
             else if (key == "grid") reader.field(value.grid, seen, 2, "EchoPlaces.grid");
             else if (key == "mood") reader.field(value.mood, seen, 3, "EchoPlaces.mood");
             else if (key == "named") reader.field(value.named, seen, 4, "EchoPlaces.named");
-            else throw reader.refuse(Wrong::unknown_field, "EchoPlaces");
+            else throw reader.refuse(DecodeErrorKind::unknown_field, "EchoPlaces");
         }
         reader.required(seen, 0, "EchoPlaces.places");
         reader.required(seen, 1, "EchoPlaces.counts");
@@ -856,7 +856,7 @@ template <class S> struct Codec<::echo::BasicEchoPlacesResponse<S>> {
             else if (key == "grid") reader.field(value.grid, seen, 2, "EchoPlacesResponse.grid");
             else if (key == "mood") reader.field(value.mood, seen, 3, "EchoPlacesResponse.mood");
             else if (key == "named") reader.field(value.named, seen, 4, "EchoPlacesResponse.named");
-            else throw reader.refuse(Wrong::unknown_field, "EchoPlacesResponse");
+            else throw reader.refuse(DecodeErrorKind::unknown_field, "EchoPlacesResponse");
         }
         reader.required(seen, 0, "EchoPlacesResponse.places");
         reader.required(seen, 1, "EchoPlacesResponse.counts");
@@ -894,7 +894,7 @@ template <> struct Codec<::echo::EchoCount> {
             const std::string_view key = reader.key();
             if (key == "first") reader.field(value.first, seen, 0, "EchoCount.first");
             else if (key == "last") reader.field(value.last, seen, 1, "EchoCount.last");
-            else throw reader.refuse(Wrong::unknown_field, "EchoCount");
+            else throw reader.refuse(DecodeErrorKind::unknown_field, "EchoCount");
         }
         reader.required(seen, 0, "EchoCount.first");
         reader.required(seen, 1, "EchoCount.last");
@@ -918,7 +918,7 @@ template <> struct Codec<::echo::EchoCountItem> {
         for (std::size_t left = reader.fields("EchoCountItem"); left > 0; left--) {
             const std::string_view key = reader.key();
             if (key == "value") reader.field(value.value, seen, 0, "EchoCountItem.value");
-            else throw reader.refuse(Wrong::unknown_field, "EchoCountItem");
+            else throw reader.refuse(DecodeErrorKind::unknown_field, "EchoCountItem");
         }
         reader.required(seen, 0, "EchoCountItem.value");
         return value;
@@ -940,7 +940,7 @@ template <> struct Codec<::echo::EchoCountResponse> {
         for (std::size_t left = reader.fields("EchoCountResponse"); left > 0; left--) {
             const std::string_view key = reader.key();
             if (key == "count") reader.field(value.count, seen, 0, "EchoCountResponse.count");
-            else throw reader.refuse(Wrong::unknown_field, "EchoCountResponse");
+            else throw reader.refuse(DecodeErrorKind::unknown_field, "EchoCountResponse");
         }
         reader.required(seen, 0, "EchoCountResponse.count");
         return value;
@@ -963,7 +963,7 @@ template <class S> struct Codec<::echo::BasicEchoPut<S>> {
             const std::string_view key = reader.key();
             if (key == "fork") reader.field(value.fork, seen, 0, "EchoPut.fork");
             else if (key == "value") reader.field(value.value, seen, 1, "EchoPut.value");
-            else throw reader.refuse(Wrong::unknown_field, "EchoPut");
+            else throw reader.refuse(DecodeErrorKind::unknown_field, "EchoPut");
         }
         reader.required(seen, 0, "EchoPut.fork");
         reader.required(seen, 1, "EchoPut.value");
@@ -993,7 +993,7 @@ template <> struct Codec<::echo::EchoPutResponse> {
         for (std::size_t left = reader.fields("EchoPutResponse"); left > 0; left--) {
             const std::string_view key = reader.key();
             if (key == "version") reader.field(value.version, seen, 0, "EchoPutResponse.version");
-            else throw reader.refuse(Wrong::unknown_field, "EchoPutResponse");
+            else throw reader.refuse(DecodeErrorKind::unknown_field, "EchoPutResponse");
         }
         reader.required(seen, 0, "EchoPutResponse.version");
         return value;
@@ -1015,7 +1015,7 @@ template <class S> struct Codec<::echo::BasicEchoPeek<S>> {
         for (std::size_t left = reader.fields("EchoPeek"); left > 0; left--) {
             const std::string_view key = reader.key();
             if (key == "fork") reader.field(value.fork, seen, 0, "EchoPeek.fork");
-            else throw reader.refuse(Wrong::unknown_field, "EchoPeek");
+            else throw reader.refuse(DecodeErrorKind::unknown_field, "EchoPeek");
         }
         reader.required(seen, 0, "EchoPeek.fork");
         return value;
@@ -1042,7 +1042,7 @@ template <class S> struct Codec<::echo::BasicEchoPeekResponse<S>> {
         for (std::size_t left = reader.fields("EchoPeekResponse"); left > 0; left--) {
             const std::string_view key = reader.key();
             if (key == "value") reader.field(value.value, seen, 0, "EchoPeekResponse.value");
-            else throw reader.refuse(Wrong::unknown_field, "EchoPeekResponse");
+            else throw reader.refuse(DecodeErrorKind::unknown_field, "EchoPeekResponse");
         }
         return value;
     }
@@ -1068,7 +1068,7 @@ template <class S> struct Codec<::echo::BasicEchoPeekCommitted<S>> {
         for (std::size_t left = reader.fields("EchoPeekCommitted"); left > 0; left--) {
             const std::string_view key = reader.key();
             if (key == "fork") reader.field(value.fork, seen, 0, "EchoPeekCommitted.fork");
-            else throw reader.refuse(Wrong::unknown_field, "EchoPeekCommitted");
+            else throw reader.refuse(DecodeErrorKind::unknown_field, "EchoPeekCommitted");
         }
         reader.required(seen, 0, "EchoPeekCommitted.fork");
         return value;
@@ -1095,7 +1095,7 @@ template <class S> struct Codec<::echo::BasicEchoErrorResponse<S>> {
         for (std::size_t left = reader.fields("EchoErrorResponse"); left > 0; left--) {
             const std::string_view key = reader.key();
             if (key == "message") reader.field(value.message, seen, 0, "EchoErrorResponse.message");
-            else throw reader.refuse(Wrong::unknown_field, "EchoErrorResponse");
+            else throw reader.refuse(DecodeErrorKind::unknown_field, "EchoErrorResponse");
         }
         reader.required(seen, 0, "EchoErrorResponse.message");
         return value;
@@ -1135,7 +1135,7 @@ inline EchoRequestView decode_request(thalweg::FrameView frame) {
     if (tag == "EchoPut") return whole(thalweg::Codec<EchoPutView>::read(reader));
     if (tag == "EchoPeek") return whole(thalweg::Codec<EchoPeekView>::read(reader));
     if (tag == "EchoPeekCommitted") return whole(thalweg::Codec<EchoPeekCommittedView>::read(reader));
-    throw reader.refuse(thalweg::Wrong::unknown_message, "frame");
+    throw reader.refuse(thalweg::DecodeErrorKind::unknown_message, "frame");
 }
 
 /// Writes a whole request frame of EchoRequest or EchoRequestView behind what `out` holds.
@@ -1164,7 +1164,7 @@ inline EchoResponseView decode_response(thalweg::FrameView frame) {
     if (tag == "EchoPutResponse") return whole(thalweg::Codec<EchoPutResponseView>::read(reader));
     if (tag == "EchoPeekResponse") return whole(thalweg::Codec<EchoPeekResponseView>::read(reader));
     if (tag == "EchoErrorResponse") return whole(thalweg::Codec<EchoErrorResponseView>::read(reader));
-    throw reader.refuse(thalweg::Wrong::unknown_message, "frame");
+    throw reader.refuse(thalweg::DecodeErrorKind::unknown_message, "frame");
 }
 
 /// Writes a whole response frame of EchoResponse or EchoResponseView behind what `out` holds.

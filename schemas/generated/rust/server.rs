@@ -60,7 +60,7 @@ pub fn dispatch_unordered<H: EchoHandler + ?Sized>(
 ) {
     match EchoRequest::decode(frame) {
         Ok(request) => handle(handler, request, reply),
-        Err(wrong) => refuse(&mut *reply, "EchoErrorResponse", &wrong),
+        Err(refusal) => refuse(&mut *reply, "EchoErrorResponse", &refusal),
     }
 }
 

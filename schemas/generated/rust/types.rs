@@ -11,7 +11,7 @@
 
 use std::borrow::Cow;
 use thalweg_wire::messagepack::{
-    DecodeError, Fields, Message, Reader, Wrong, request_frame, response_frame, write,
+    DecodeError, DecodeErrorKind, Fields, Message, Reader, request_frame, response_frame, write,
 };
 use thalweg_wire::service::{self, Access, Fork};
 
@@ -111,7 +111,7 @@ impl<'a> Fields<'a> for Inner<'a> {
                 b"flag" => {
                     reader.field(&mut flag, "Inner.flag", |r| r.optional(Reader::boolean))?
                 }
-                _ => return Err(reader.refuse(Wrong::UnknownField, "Inner")),
+                _ => return Err(reader.refuse(DecodeErrorKind::UnknownField, "Inner")),
             }
         }
         Ok(Self {
@@ -164,7 +164,7 @@ impl<'a> Fields<'a> for Place<'a> {
                 b"name" => reader.field(&mut name, "Place.name", Reader::string)?,
                 b"inner" => reader.field(&mut inner, "Place.inner", |r| r.optional(Inner::read))?,
                 b"moods" => reader.field(&mut moods, "Place.moods", |r| r.map(5, Mood::read))?,
-                _ => return Err(reader.refuse(Wrong::UnknownField, "Place")),
+                _ => return Err(reader.refuse(DecodeErrorKind::UnknownField, "Place")),
             }
         }
         Ok(Self {
@@ -200,7 +200,7 @@ impl<'a> Fields<'a> for EchoBytes<'a> {
         for _ in 0..reader.fields("EchoBytes")? {
             match reader.key()? {
                 b"data" => reader.field(&mut data, "EchoBytes.data", Reader::bytes)?,
-                _ => return Err(reader.refuse(Wrong::UnknownField, "EchoBytes")),
+                _ => return Err(reader.refuse(DecodeErrorKind::UnknownField, "EchoBytes")),
             }
         }
         Ok(Self {
@@ -237,7 +237,7 @@ impl<'a> Fields<'a> for EchoBytesResponse<'a> {
         for _ in 0..reader.fields("EchoBytesResponse")? {
             match reader.key()? {
                 b"data" => reader.field(&mut data, "EchoBytesResponse.data", Reader::bytes)?,
-                _ => return Err(reader.refuse(Wrong::UnknownField, "EchoBytesResponse")),
+                _ => return Err(reader.refuse(DecodeErrorKind::UnknownField, "EchoBytesResponse")),
             }
         }
         Ok(Self {
@@ -288,7 +288,7 @@ impl<'a> Fields<'a> for EchoFields<'a> {
                 b"count" => reader.field(&mut count, "EchoFields.count", Reader::u32)?,
                 b"total" => reader.field(&mut total, "EchoFields.total", Reader::u64)?,
                 b"name" => reader.field(&mut name, "EchoFields.name", Reader::string)?,
-                _ => return Err(reader.refuse(Wrong::UnknownField, "EchoFields")),
+                _ => return Err(reader.refuse(DecodeErrorKind::UnknownField, "EchoFields")),
             }
         }
         Ok(Self {
@@ -341,7 +341,7 @@ impl<'a> Fields<'a> for EchoFieldsResponse<'a> {
                 b"count" => reader.field(&mut count, "EchoFieldsResponse.count", Reader::u32)?,
                 b"total" => reader.field(&mut total, "EchoFieldsResponse.total", Reader::u64)?,
                 b"name" => reader.field(&mut name, "EchoFieldsResponse.name", Reader::string)?,
-                _ => return Err(reader.refuse(Wrong::UnknownField, "EchoFieldsResponse")),
+                _ => return Err(reader.refuse(DecodeErrorKind::UnknownField, "EchoFieldsResponse")),
             }
         }
         Ok(Self {
@@ -380,7 +380,7 @@ impl<'a> Fields<'a> for EchoNested<'a> {
         for _ in 0..reader.fields("EchoNested")? {
             match reader.key()? {
                 b"inner" => reader.field(&mut inner, "EchoNested.inner", Inner::read)?,
-                _ => return Err(reader.refuse(Wrong::UnknownField, "EchoNested")),
+                _ => return Err(reader.refuse(DecodeErrorKind::UnknownField, "EchoNested")),
             }
         }
         Ok(Self {
@@ -417,7 +417,7 @@ impl<'a> Fields<'a> for EchoNestedResponse<'a> {
         for _ in 0..reader.fields("EchoNestedResponse")? {
             match reader.key()? {
                 b"inner" => reader.field(&mut inner, "EchoNestedResponse.inner", Inner::read)?,
-                _ => return Err(reader.refuse(Wrong::UnknownField, "EchoNestedResponse")),
+                _ => return Err(reader.refuse(DecodeErrorKind::UnknownField, "EchoNestedResponse")),
             }
         }
         Ok(Self {
@@ -472,7 +472,7 @@ impl<'a> Fields<'a> for EchoAliases {
                 b"chain" => reader.field(&mut chain, "EchoAliases.chain", |r| {
                     r.list(34, Digest::read)
                 })?,
-                _ => return Err(reader.refuse(Wrong::UnknownField, "EchoAliases")),
+                _ => return Err(reader.refuse(DecodeErrorKind::UnknownField, "EchoAliases")),
             }
         }
         Ok(Self {
@@ -532,7 +532,9 @@ impl<'a> Fields<'a> for EchoAliasesResponse {
                 b"chain" => reader.field(&mut chain, "EchoAliasesResponse.chain", |r| {
                     r.list(34, Digest::read)
                 })?,
-                _ => return Err(reader.refuse(Wrong::UnknownField, "EchoAliasesResponse")),
+                _ => {
+                    return Err(reader.refuse(DecodeErrorKind::UnknownField, "EchoAliasesResponse"));
+                }
             }
         }
         Ok(Self {
@@ -584,7 +586,7 @@ impl<'a> Fields<'a> for EchoBlobs<'a> {
                 b"parts" => {
                     reader.field(&mut parts, "EchoBlobs.parts", |r| r.array(Reader::bytes))?
                 }
-                _ => return Err(reader.refuse(Wrong::UnknownField, "EchoBlobs")),
+                _ => return Err(reader.refuse(DecodeErrorKind::UnknownField, "EchoBlobs")),
             }
         }
         Ok(Self {
@@ -633,7 +635,7 @@ impl<'a> Fields<'a> for EchoBlobsResponse<'a> {
                 b"parts" => reader.field(&mut parts, "EchoBlobsResponse.parts", |r| {
                     r.array(Reader::bytes)
                 })?,
-                _ => return Err(reader.refuse(Wrong::UnknownField, "EchoBlobsResponse")),
+                _ => return Err(reader.refuse(DecodeErrorKind::UnknownField, "EchoBlobsResponse")),
             }
         }
         Ok(Self {
@@ -671,7 +673,7 @@ impl<'a> Fields<'a> for EchoFail<'a> {
         for _ in 0..reader.fields("EchoFail")? {
             match reader.key()? {
                 b"reason" => reader.field(&mut reason, "EchoFail.reason", Reader::string)?,
-                _ => return Err(reader.refuse(Wrong::UnknownField, "EchoFail")),
+                _ => return Err(reader.refuse(DecodeErrorKind::UnknownField, "EchoFail")),
             }
         }
         Ok(Self {
@@ -779,7 +781,7 @@ impl<'a> Fields<'a> for EchoNumbers {
                 }
                 b"single" => reader.field(&mut single, "EchoNumbers.single", Reader::f32)?,
                 b"precise" => reader.field(&mut precise, "EchoNumbers.precise", Reader::f64)?,
-                _ => return Err(reader.refuse(Wrong::UnknownField, "EchoNumbers")),
+                _ => return Err(reader.refuse(DecodeErrorKind::UnknownField, "EchoNumbers")),
             }
         }
         Ok(Self {
@@ -893,7 +895,9 @@ impl<'a> Fields<'a> for EchoNumbersResponse {
                 b"precise" => {
                     reader.field(&mut precise, "EchoNumbersResponse.precise", Reader::f64)?
                 }
-                _ => return Err(reader.refuse(Wrong::UnknownField, "EchoNumbersResponse")),
+                _ => {
+                    return Err(reader.refuse(DecodeErrorKind::UnknownField, "EchoNumbersResponse"));
+                }
             }
         }
         Ok(Self {
@@ -998,7 +1002,7 @@ impl<'a> Fields<'a> for EchoPlaces<'a> {
                 b"named" => reader.field(&mut named, "EchoPlaces.named", |r| {
                     r.optional(|r| r.map(1, |r| r.list(1, Reader::bytes)))
                 })?,
-                _ => return Err(reader.refuse(Wrong::UnknownField, "EchoPlaces")),
+                _ => return Err(reader.refuse(DecodeErrorKind::UnknownField, "EchoPlaces")),
             }
         }
         Ok(Self {
@@ -1098,7 +1102,7 @@ impl<'a> Fields<'a> for EchoPlacesResponse<'a> {
                 b"named" => reader.field(&mut named, "EchoPlacesResponse.named", |r| {
                     r.optional(|r| r.map(1, |r| r.list(1, Reader::bytes)))
                 })?,
-                _ => return Err(reader.refuse(Wrong::UnknownField, "EchoPlacesResponse")),
+                _ => return Err(reader.refuse(DecodeErrorKind::UnknownField, "EchoPlacesResponse")),
             }
         }
         Ok(Self {
@@ -1137,7 +1141,7 @@ impl<'a> Fields<'a> for EchoCount {
             match reader.key()? {
                 b"first" => reader.field(&mut first, "EchoCount.first", Reader::u32)?,
                 b"last" => reader.field(&mut last, "EchoCount.last", Reader::u32)?,
-                _ => return Err(reader.refuse(Wrong::UnknownField, "EchoCount")),
+                _ => return Err(reader.refuse(DecodeErrorKind::UnknownField, "EchoCount")),
             }
         }
         Ok(Self {
@@ -1167,7 +1171,7 @@ impl<'a> Fields<'a> for EchoCountItem {
         for _ in 0..reader.fields("EchoCountItem")? {
             match reader.key()? {
                 b"value" => reader.field(&mut value, "EchoCountItem.value", Reader::u32)?,
-                _ => return Err(reader.refuse(Wrong::UnknownField, "EchoCountItem")),
+                _ => return Err(reader.refuse(DecodeErrorKind::UnknownField, "EchoCountItem")),
             }
         }
         Ok(Self {
@@ -1196,7 +1200,7 @@ impl<'a> Fields<'a> for EchoCountResponse {
         for _ in 0..reader.fields("EchoCountResponse")? {
             match reader.key()? {
                 b"count" => reader.field(&mut count, "EchoCountResponse.count", Reader::u32)?,
-                _ => return Err(reader.refuse(Wrong::UnknownField, "EchoCountResponse")),
+                _ => return Err(reader.refuse(DecodeErrorKind::UnknownField, "EchoCountResponse")),
             }
         }
         Ok(Self {
@@ -1240,7 +1244,7 @@ impl<'a> Fields<'a> for EchoPut<'a> {
             match reader.key()? {
                 b"fork" => reader.field(&mut fork, "EchoPut.fork", Reader::string)?,
                 b"value" => reader.field(&mut value, "EchoPut.value", Reader::bytes)?,
-                _ => return Err(reader.refuse(Wrong::UnknownField, "EchoPut")),
+                _ => return Err(reader.refuse(DecodeErrorKind::UnknownField, "EchoPut")),
             }
         }
         Ok(Self {
@@ -1270,7 +1274,7 @@ impl<'a> Fields<'a> for EchoPutResponse {
         for _ in 0..reader.fields("EchoPutResponse")? {
             match reader.key()? {
                 b"version" => reader.field(&mut version, "EchoPutResponse.version", Reader::u64)?,
-                _ => return Err(reader.refuse(Wrong::UnknownField, "EchoPutResponse")),
+                _ => return Err(reader.refuse(DecodeErrorKind::UnknownField, "EchoPutResponse")),
             }
         }
         Ok(Self {
@@ -1307,7 +1311,7 @@ impl<'a> Fields<'a> for EchoPeek<'a> {
         for _ in 0..reader.fields("EchoPeek")? {
             match reader.key()? {
                 b"fork" => reader.field(&mut fork, "EchoPeek.fork", Reader::string)?,
-                _ => return Err(reader.refuse(Wrong::UnknownField, "EchoPeek")),
+                _ => return Err(reader.refuse(DecodeErrorKind::UnknownField, "EchoPeek")),
             }
         }
         Ok(Self {
@@ -1346,7 +1350,7 @@ impl<'a> Fields<'a> for EchoPeekResponse<'a> {
                 b"value" => reader.field(&mut value, "EchoPeekResponse.value", |r| {
                     r.optional(Reader::bytes)
                 })?,
-                _ => return Err(reader.refuse(Wrong::UnknownField, "EchoPeekResponse")),
+                _ => return Err(reader.refuse(DecodeErrorKind::UnknownField, "EchoPeekResponse")),
             }
         }
         Ok(Self {
@@ -1383,7 +1387,7 @@ impl<'a> Fields<'a> for EchoPeekCommitted<'a> {
         for _ in 0..reader.fields("EchoPeekCommitted")? {
             match reader.key()? {
                 b"fork" => reader.field(&mut fork, "EchoPeekCommitted.fork", Reader::string)?,
-                _ => return Err(reader.refuse(Wrong::UnknownField, "EchoPeekCommitted")),
+                _ => return Err(reader.refuse(DecodeErrorKind::UnknownField, "EchoPeekCommitted")),
             }
         }
         Ok(Self {
@@ -1422,7 +1426,7 @@ impl<'a> Fields<'a> for EchoErrorResponse<'a> {
                 b"message" => {
                     reader.field(&mut message, "EchoErrorResponse.message", Reader::string)?
                 }
-                _ => return Err(reader.refuse(Wrong::UnknownField, "EchoErrorResponse")),
+                _ => return Err(reader.refuse(DecodeErrorKind::UnknownField, "EchoErrorResponse")),
             }
         }
         Ok(Self {
@@ -1482,7 +1486,7 @@ impl<'a> EchoRequest<'a> {
             b"EchoPut" => Self::Put(EchoPut::read(&mut reader)?),
             b"EchoPeek" => Self::Peek(EchoPeek::read(&mut reader)?),
             b"EchoPeekCommitted" => Self::PeekCommitted(EchoPeekCommitted::read(&mut reader)?),
-            _ => return Err(reader.refuse(Wrong::UnknownMessage, "frame")),
+            _ => return Err(reader.refuse(DecodeErrorKind::UnknownMessage, "frame")),
         };
         reader.finish()?;
         Ok(message)
@@ -1609,7 +1613,7 @@ impl<'a> EchoResponse<'a> {
             b"EchoPutResponse" => Self::PutResponse(EchoPutResponse::read(&mut reader)?),
             b"EchoPeekResponse" => Self::PeekResponse(EchoPeekResponse::read(&mut reader)?),
             b"EchoErrorResponse" => Self::ErrorResponse(EchoErrorResponse::read(&mut reader)?),
-            _ => return Err(reader.refuse(Wrong::UnknownMessage, "frame")),
+            _ => return Err(reader.refuse(DecodeErrorKind::UnknownMessage, "frame")),
         };
         reader.finish()?;
         Ok(message)

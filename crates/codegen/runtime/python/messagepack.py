@@ -41,18 +41,18 @@ class DecodeError(ValueError):
     retry: Final = "unknown"
     """Of an answer: what was asked may have been done."""
 
-    def __init__(self, place: str, wrong: str, at: int) -> None:
+    def __init__(self, place: str, reason: str, at: int) -> None:
         # All of them, so that it can be copied and sent to another process.
-        super().__init__(place, wrong, at)
+        super().__init__(place, reason, at)
         self.place = place
         """The field or message being read; ``frame`` outside of any."""
-        self.wrong = wrong
+        self.reason = reason
         """What is wrong."""
         self.at = at
         """Where in the frame."""
 
     def __str__(self) -> str:
-        return f"{self.place}: {self.wrong} at byte {self.at}"
+        return f"{self.place}: {self.reason} at byte {self.at}"
 
 
 class EncodeError(ValueError):
@@ -61,15 +61,15 @@ class EncodeError(ValueError):
     code: Final = "BAD_ARGUMENT"
     retry: Final = "never"
 
-    def __init__(self, wrong: str, place: str = "message") -> None:
-        super().__init__(wrong, place)
-        self.wrong = wrong
+    def __init__(self, reason: str, place: str = "message") -> None:
+        super().__init__(reason, place)
+        self.reason = reason
         """What is wrong."""
         self.place = place
         """The field being written; ``message`` outside of any."""
 
     def __str__(self) -> str:
-        return f"{self.place}: {self.wrong}"
+        return f"{self.place}: {self.reason}"
 
 
 MISFITS: Final = (
@@ -93,12 +93,12 @@ def misfit(
 
     The field is where what was written can be read no further.
     """
-    wrong = error.wrong if isinstance(error, EncodeError) else str(error)
+    reason = error.reason if isinstance(error, EncodeError) else str(error)
     try:
         decode(bytes(out + _NOTHING))
     except DecodeError as ended:
-        return EncodeError(wrong, ended.place)
-    return EncodeError(wrong)
+        return EncodeError(reason, ended.place)
+    return EncodeError(reason)
 
 
 Read = Callable[["Reader"], T]
@@ -118,12 +118,12 @@ class Reader:
         self._place = "frame"
         self._room = len(self._frame) * _HELD_PER_BYTE + _HELD_BESIDES
 
-    def _error(self, wrong: str, at: int) -> DecodeError:
-        return DecodeError(self._place, wrong, at)
+    def _error(self, reason: str, at: int) -> DecodeError:
+        return DecodeError(self._place, reason, at)
 
-    def refuse(self, wrong: str, place: str) -> DecodeError:
+    def refuse(self, reason: str, place: str) -> DecodeError:
         """An error about what was read last."""
-        return DecodeError(place, wrong, self._at)
+        return DecodeError(place, reason, self._at)
 
     def finish(self) -> None:
         """Ends the frame."""
@@ -148,9 +148,9 @@ class Reader:
     def _number(self, count: int) -> int:
         return int.from_bytes(self._take(count), "big")
 
-    def _kind(self, expected: str, found: int) -> DecodeError:
-        wrong = f"expected {expected}, found byte {found:#04x}"
-        return self._error(wrong, self._at - 1)
+    def _wrong_type(self, expected: str, found: int) -> DecodeError:
+        reason = f"expected {expected}, found byte {found:#04x}"
+        return self._error(reason, self._at - 1)
 
     def boolean(self) -> bool:
         tag = self._byte()
@@ -158,7 +158,7 @@ class Reader:
             return True
         if tag == 0xC2:
             return False
-        raise self._kind("a boolean", tag)
+        raise self._wrong_type("a boolean", tag)
 
     def integer(self, least: int, most: int) -> int:
         """An integer of any width between two bounds."""
@@ -174,7 +174,7 @@ class Reader:
             raw = self._take(1 << (tag - 0xD0))
             value = int.from_bytes(raw, "big", signed=True)
         else:
-            raise self._kind("an integer", tag)
+            raise self._wrong_type("an integer", tag)
         if not least <= value <= most:
             raise self._error("an integer out of range", at)
         return value
@@ -206,7 +206,7 @@ class Reader:
     def f32(self) -> float:
         tag = self._byte()
         if tag != 0xCA:
-            raise self._kind("a 32-bit float", tag)
+            raise self._wrong_type("a 32-bit float", tag)
         value: float = _F32.unpack(self._take(4))[0]
         return value
 
@@ -217,7 +217,7 @@ class Reader:
         elif tag == 0xCA:
             value = _F32.unpack(self._take(4))[0]
         else:
-            raise self._kind("a float", tag)
+            raise self._wrong_type("a float", tag)
         return value
 
     def key(self) -> bytes:
@@ -227,7 +227,7 @@ class Reader:
             return self._take(tag & 31)
         if 0xD9 <= tag <= 0xDB:
             return self._take(self._number(1 << (tag - 0xD9)))
-        raise self._kind("a string", tag)
+        raise self._wrong_type("a string", tag)
 
     def word(self, words: Mapping[bytes, T]) -> T:
         """A word of an enum: what ``words`` has for it."""
@@ -248,7 +248,7 @@ class Reader:
     def bytes(self) -> bytes:
         tag = self._byte()
         if not 0xC4 <= tag <= 0xC6:
-            raise self._kind("bytes", tag)
+            raise self._wrong_type("bytes", tag)
         return self._take(self._number(1 << (tag - 0xC4)))
 
     def bin32(self) -> Any:
@@ -271,7 +271,7 @@ class Reader:
             return tag & 15
         if tag in (0xDC, 0xDD):
             return self._number(2 << (tag - 0xDC))
-        raise self._kind("an array", tag)
+        raise self._wrong_type("an array", tag)
 
     def _map_length(self) -> int:
         tag = self._byte()
@@ -279,7 +279,7 @@ class Reader:
             return tag & 15
         if tag in (0xDE, 0xDF):
             return self._number(2 << (tag - 0xDE))
-        raise self._kind("a map", tag)
+        raise self._wrong_type("a map", tag)
 
     def _believe(self, count: int, item_bytes_min: int) -> int:
         """Refuses a count of values that the rest of the frame cannot hold."""

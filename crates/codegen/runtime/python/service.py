@@ -147,7 +147,7 @@ def log_mistake(of: str, error: Exception) -> None:
 def refuse(reply: object, tag: str, error: BaseException) -> None:
     """Says why a frame is no request: by its fault where a reply has faults."""
     if isinstance(error, DecodeError) and hasattr(reply, "fail"):
-        is_unknown = error.wrong == "a message nobody declared"
+        is_unknown = error.reason == "a message nobody declared"
         reply.fail(_UNKNOWN_COMMAND if is_unknown else _BAD_REQUEST, str(error))
     else:
         cast(Reply, reply).end(error_frame(tag, error))

@@ -260,8 +260,8 @@ impl Cpp<'_> {
         let request = self.names.own("Request");
         text.lines(&format!(
             "std::optional<{request}View> request;\ntry {{\n    request = decode_request(frame);\n\
-             }} catch (const thalweg::DecodeError& wrong) {{\n    \
-             return thalweg::refuse(std::move(reply), error_tag, wrong);\n}}"
+             }} catch (const thalweg::DecodeError& refusal) {{\n    \
+             return thalweg::refuse(std::move(reply), error_tag, refusal);\n}}"
         ));
     }
 

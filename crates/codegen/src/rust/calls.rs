@@ -135,7 +135,7 @@ impl Rust<'_> {
              /// servers that keep the schema's order. A frame that is no request is answered with the error.\n\
              pub fn dispatch_unordered<H: {handler} + ?Sized>(handler: &H, frame: &[u8], mut reply: Box<dyn Reply>) {{\n    \
              match {request}::decode(frame) {{\n        Ok(request) => handle(handler, request, reply),\n        \
-             Err(wrong) => refuse(&mut *reply, \"{}\", &wrong),\n    }}\n}}",
+             Err(refusal) => refuse(&mut *reply, \"{}\", &refusal),\n    }}\n}}",
             self.service.error.tag
         ));
         text.line("");

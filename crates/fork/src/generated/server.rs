@@ -35,7 +35,7 @@ pub fn dispatch_unordered<H: ForksHandler + ?Sized>(
 ) {
     match ForksRequest::decode(frame) {
         Ok(request) => handle(handler, request, reply),
-        Err(wrong) => refuse(&mut *reply, "ForksErrorResponse", &wrong),
+        Err(refusal) => refuse(&mut *reply, "ForksErrorResponse", &refusal),
     }
 }
 

@@ -11,7 +11,7 @@
 
 use std::borrow::Cow;
 use thalweg_wire::messagepack::{
-    DecodeError, Fields, Message, Reader, Wrong, request_frame, response_frame, write,
+    DecodeError, DecodeErrorKind, Fields, Message, Reader, request_frame, response_frame, write,
 };
 use thalweg_wire::service::{self, Access, Fork};
 
@@ -78,7 +78,7 @@ impl<'a> Fields<'a> for Process<'a> {
                 b"emancipated" => {
                     reader.field(&mut emancipated, "Process.emancipated", Reader::boolean)?
                 }
-                _ => return Err(reader.refuse(Wrong::UnknownField, "Process")),
+                _ => return Err(reader.refuse(DecodeErrorKind::UnknownField, "Process")),
             }
         }
         Ok(Self {
@@ -125,7 +125,7 @@ impl<'a> Fields<'a> for ForksFork<'a> {
                 b"address" => reader.field(&mut address, "ForksFork.address", |r| {
                     r.optional(Reader::string)
                 })?,
-                _ => return Err(reader.refuse(Wrong::UnknownField, "ForksFork")),
+                _ => return Err(reader.refuse(DecodeErrorKind::UnknownField, "ForksFork")),
             }
         }
         Ok(Self {
@@ -183,7 +183,7 @@ impl<'a> Fields<'a> for ForksForkResponse<'a> {
                 b"process" => {
                     reader.field(&mut process, "ForksForkResponse.process", Reader::u32)?
                 }
-                _ => return Err(reader.refuse(Wrong::UnknownField, "ForksForkResponse")),
+                _ => return Err(reader.refuse(DecodeErrorKind::UnknownField, "ForksForkResponse")),
             }
         }
         Ok(Self {
@@ -229,7 +229,7 @@ impl<'a> Fields<'a> for ForksRebind<'a> {
             match reader.key()? {
                 b"server" => reader.field(&mut server, "ForksRebind.server", Reader::string)?,
                 b"address" => reader.field(&mut address, "ForksRebind.address", Reader::string)?,
-                _ => return Err(reader.refuse(Wrong::UnknownField, "ForksRebind")),
+                _ => return Err(reader.refuse(DecodeErrorKind::UnknownField, "ForksRebind")),
             }
         }
         Ok(Self {
@@ -269,7 +269,9 @@ impl<'a> Fields<'a> for ForksRebindResponse<'a> {
                 b"address" => {
                     reader.field(&mut address, "ForksRebindResponse.address", Reader::string)?
                 }
-                _ => return Err(reader.refuse(Wrong::UnknownField, "ForksRebindResponse")),
+                _ => {
+                    return Err(reader.refuse(DecodeErrorKind::UnknownField, "ForksRebindResponse"));
+                }
             }
         }
         Ok(Self {
@@ -306,7 +308,7 @@ impl<'a> Fields<'a> for ForksShutdown<'a> {
         for _ in 0..reader.fields("ForksShutdown")? {
             match reader.key()? {
                 b"server" => reader.field(&mut server, "ForksShutdown.server", Reader::string)?,
-                _ => return Err(reader.refuse(Wrong::UnknownField, "ForksShutdown")),
+                _ => return Err(reader.refuse(DecodeErrorKind::UnknownField, "ForksShutdown")),
             }
         }
         Ok(Self {
@@ -360,7 +362,7 @@ impl<'a> Fields<'a> for ForksEmancipate<'a> {
         for _ in 0..reader.fields("ForksEmancipate")? {
             match reader.key()? {
                 b"server" => reader.field(&mut server, "ForksEmancipate.server", Reader::string)?,
-                _ => return Err(reader.refuse(Wrong::UnknownField, "ForksEmancipate")),
+                _ => return Err(reader.refuse(DecodeErrorKind::UnknownField, "ForksEmancipate")),
             }
         }
         Ok(Self {
@@ -433,7 +435,9 @@ impl<'a> Fields<'a> for ForksServersResponse<'a> {
                 b"servers" => reader.field(&mut servers, "ForksServersResponse.servers", |r| {
                     r.list(40, Process::read)
                 })?,
-                _ => return Err(reader.refuse(Wrong::UnknownField, "ForksServersResponse")),
+                _ => {
+                    return Err(reader.refuse(DecodeErrorKind::UnknownField, "ForksServersResponse"));
+                }
             }
         }
         Ok(Self {
@@ -472,7 +476,7 @@ impl<'a> Fields<'a> for ForksErrorResponse<'a> {
                 b"message" => {
                     reader.field(&mut message, "ForksErrorResponse.message", Reader::string)?
                 }
-                _ => return Err(reader.refuse(Wrong::UnknownField, "ForksErrorResponse")),
+                _ => return Err(reader.refuse(DecodeErrorKind::UnknownField, "ForksErrorResponse")),
             }
         }
         Ok(Self {
@@ -511,7 +515,7 @@ impl<'a> ForksRequest<'a> {
             b"ForksShutdown" => Self::Shutdown(ForksShutdown::read(&mut reader)?),
             b"ForksEmancipate" => Self::Emancipate(ForksEmancipate::read(&mut reader)?),
             b"ForksServers" => Self::Servers(ForksServers::read(&mut reader)?),
-            _ => return Err(reader.refuse(Wrong::UnknownMessage, "frame")),
+            _ => return Err(reader.refuse(DecodeErrorKind::UnknownMessage, "frame")),
         };
         reader.finish()?;
         Ok(message)
@@ -589,7 +593,7 @@ impl<'a> ForksResponse<'a> {
                 Self::ServersResponse(ForksServersResponse::read(&mut reader)?)
             }
             b"ForksErrorResponse" => Self::ErrorResponse(ForksErrorResponse::read(&mut reader)?),
-            _ => return Err(reader.refuse(Wrong::UnknownMessage, "frame")),
+            _ => return Err(reader.refuse(DecodeErrorKind::UnknownMessage, "frame")),
         };
         reader.finish()?;
         Ok(message)

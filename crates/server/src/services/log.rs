@@ -20,7 +20,7 @@ use thalweg_service::{Handler, Reply, Request};
 use thalweg_sys::clock;
 use thalweg_wire::exchange::{Advance, Announced, Answer, Live, Mode, Now, Refusal, Response, Service, Work};
 use thalweg_wire::fault::Fault;
-use thalweg_wire::messagepack::{DecodeError, Wrong};
+use thalweg_wire::messagepack::{DecodeError, DecodeErrorKind};
 use thalweg_wire::service::{self, Flow};
 use thalweg_wire::token::Token;
 
@@ -320,7 +320,7 @@ const TOO_COLD: Refusal = Refusal {
 };
 
 fn fault_of(error: &DecodeError) -> Fault {
-    if error.wrong == Wrong::UnknownMessage { Fault::UnknownCommand } else { Fault::BadRequest }
+    if error.kind == DecodeErrorKind::UnknownMessage { Fault::UnknownCommand } else { Fault::BadRequest }
 }
 
 fn now() -> Now {

@@ -77,7 +77,7 @@ pub fn dispatch_unordered<H: StateHandler + ?Sized>(
 ) {
     match StateRequest::decode(frame) {
         Ok(request) => handle(handler, request, reply),
-        Err(wrong) => refuse(&mut *reply, "StateErrorResponse", &wrong),
+        Err(refusal) => refuse(&mut *reply, "StateErrorResponse", &refusal),
     }
 }
 

@@ -68,7 +68,7 @@ use std::time::Instant;
 use thalweg_log::{Position, Receipt, Store, now};
 use thalweg_service::{Executor, Handler, Reply, Request, Scheduler};
 use thalweg_wire::fault::Fault;
-use thalweg_wire::messagepack::{DecodeError, Wrong};
+use thalweg_wire::messagepack::{DecodeError, DecodeErrorKind};
 use workers::{LazyPool, Workers};
 
 /// Options of a [`Service`].
@@ -303,7 +303,7 @@ impl Core {
 }
 
 fn fault_of(error: &DecodeError) -> Fault {
-    if error.wrong == Wrong::UnknownMessage { Fault::UnknownCommand } else { Fault::BadRequest }
+    if error.kind == DecodeErrorKind::UnknownMessage { Fault::UnknownCommand } else { Fault::BadRequest }
 }
 
 #[cfg(test)]

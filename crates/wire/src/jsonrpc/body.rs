@@ -48,7 +48,7 @@ pub struct Call<'a> {
 
 /// An object that is no request: answered with an error, and nothing is carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Invalid<'a> {
+pub struct InvalidRequest<'a> {
     /// Its id, if that much is right; else `null`.
     pub id: Id<'a>,
     /// The member at fault, as it was written.
@@ -63,7 +63,7 @@ pub enum Item<'a> {
     /// To be carried out.
     Call(Call<'a>),
     /// To be answered with an error.
-    Invalid(Invalid<'a>),
+    Invalid(InvalidRequest<'a>),
 }
 
 /// What a body asks.
@@ -77,7 +77,7 @@ pub struct Calls<'a> {
 
 /// Why nothing of a body is carried out. The answer is one error, with the id `null`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refused {
+pub enum BodyError {
     /// Not UTF-8 from this byte on.
     Utf8(usize),
     /// Not JSON.
@@ -88,7 +88,7 @@ pub enum Refused {
     TooMany(usize),
 }
 
-impl Refused {
+impl BodyError {
     /// The error's code.
     pub const fn code(self) -> i32 {
         match self {
@@ -98,7 +98,7 @@ impl Refused {
     }
 }
 
-impl std::fmt::Display for Refused {
+impl std::fmt::Display for BodyError {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Utf8(at) => write!(out, "the body is not JSON: no UTF-8 from byte {at} on"),
@@ -109,7 +109,7 @@ impl std::fmt::Display for Refused {
     }
 }
 
-impl From<SyntaxError> for Refused {
+impl From<SyntaxError> for BodyError {
     fn from(syntax: SyntaxError) -> Self {
         Self::Syntax(syntax)
     }
@@ -123,13 +123,13 @@ impl From<SyntaxError> for Refused {
 /// let [Item::Call(call)] = &asked.items[..] else { panic!() };
 /// assert_eq!((call.method.as_ref(), call.params), ("Add", Params::Positions("[1,2]")));
 /// assert_eq!(call.id.unwrap().as_str(), "\"7\"");
-/// # Ok::<(), thalweg_wire::jsonrpc::Refused>(())
+/// # Ok::<(), thalweg_wire::jsonrpc::BodyError>(())
 /// ```
 ///
 /// # Errors
-/// [`Refused`]: nothing of it is to be carried out.
-pub fn calls(body: &[u8], calls_max: usize) -> Result<Calls<'_>, Refused> {
-    let text = std::str::from_utf8(body).map_err(|error| Refused::Utf8(error.valid_up_to()))?;
+/// [`BodyError`]: nothing of it is to be carried out.
+pub fn calls(body: &[u8], calls_max: usize) -> Result<Calls<'_>, BodyError> {
+    let text = std::str::from_utf8(body).map_err(|error| BodyError::Utf8(error.valid_up_to()))?;
     let mut text = Text::new(text);
     let mut items = SmallVec::new();
     let is_batch = text.kind()? == Kind::Array;
@@ -152,8 +152,8 @@ pub fn calls(body: &[u8], calls_max: usize) -> Result<Calls<'_>, Refused> {
     }
     text.finish()?;
     match count {
-        0 => Err(Refused::EmptyBatch),
-        _ if count > calls_max => Err(Refused::TooMany(calls_max)),
+        0 => Err(BodyError::EmptyBatch),
+        _ if count > calls_max => Err(BodyError::TooMany(calls_max)),
         _ => Ok(Calls { is_batch, items }),
     }
 }
@@ -171,7 +171,11 @@ struct Members<'a> {
 fn item<'a>(text: &mut Text<'a>) -> Result<Item<'a>, SyntaxError> {
     if text.kind()? != Kind::Object {
         text.value()?;
-        return Ok(Item::Invalid(Invalid { id: Id::NULL, field: "request", what: "a request is an object" }));
+        return Ok(Item::Invalid(InvalidRequest {
+            id: Id::NULL,
+            field: "request",
+            what: "a request is an object",
+        }));
     }
     let mut members = Members::default();
     let mut more = text.begin_object()?;
@@ -252,7 +256,7 @@ impl<'a> Members<'a> {
             Some(Ok(id)) => id,
             _ => Id::NULL,
         };
-        let invalid = |field, what| Item::Invalid(Invalid { id: echoed, field, what });
+        let invalid = |field, what| Item::Invalid(InvalidRequest { id: echoed, field, what });
         let (version, method) =
             (version.unwrap_or(Err("it is missing")), method.unwrap_or(Err("it is missing")));
         if let Err(what) = version {
@@ -286,7 +290,7 @@ mod tests {
 
     fn invalid(body: &str) -> (&str, &str) {
         match one(body) {
-            Item::Invalid(Invalid { id, field, .. }) => (id.as_str(), field),
+            Item::Invalid(InvalidRequest { id, field, .. }) => (id.as_str(), field),
             Item::Call(call) => panic!("{body} is {call:?}"),
         }
     }
@@ -336,13 +340,13 @@ mod tests {
         let asked =
             calls(br#"[{"jsonrpc":"2.0","method":"m","id":1},1,{"jsonrpc":"2.0","method":"n"}]"#, 3).unwrap();
         assert!(asked.is_batch && asked.items.len() == 3);
-        assert!(matches!(asked.items[1], Item::Invalid(Invalid { id: Id("null"), .. })));
-        assert_eq!(calls(b"[]", 3), Err(Refused::EmptyBatch));
-        assert_eq!(calls(b"[1,2,3,4]", 3), Err(Refused::TooMany(3)));
+        assert!(matches!(asked.items[1], Item::Invalid(InvalidRequest { id: Id("null"), .. })));
+        assert_eq!(calls(b"[]", 3), Err(BodyError::EmptyBatch));
+        assert_eq!(calls(b"[1,2,3,4]", 3), Err(BodyError::TooMany(3)));
         for torn in ["[1,2,3,4", "[1,2,3,x]", r#"[{"jsonrpc":"2.0","method":"m","id":1},"#, "{} {}"] {
             assert_eq!(calls(torn.as_bytes(), 3).unwrap_err().code(), PARSE_ERROR, "{torn}");
         }
-        assert_eq!(calls(b"{\"a\":\"\xff\"}", 3), Err(Refused::Utf8(6)));
+        assert_eq!(calls(b"{\"a\":\"\xff\"}", 3), Err(BodyError::Utf8(6)));
     }
 
     proptest! {

@@ -15,7 +15,7 @@ mod body;
 pub mod write;
 
 pub use answer::{Answer, AnswerError, Outcome, answers};
-pub use body::{Call, Calls, Id, Invalid, Item, Params, Refused, calls};
+pub use body::{BodyError, Call, Calls, Id, InvalidRequest, Item, Params, calls};
 
 /// The body is not JSON.
 pub const PARSE_ERROR: i32 = -32700;

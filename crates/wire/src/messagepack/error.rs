@@ -4,29 +4,29 @@ use thiserror::Error;
 
 /// Why bytes are not the value they should be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("{place}: {wrong} at byte {at}")]
+#[error("{place}: {kind} at byte {at}")]
 pub struct DecodeError {
     /// What is wrong.
-    pub wrong: Wrong,
+    pub kind: DecodeErrorKind,
     /// Where in the frame.
     pub at: usize,
     /// The field or message being read, as `EchoBytes.data`; `frame` outside of any.
     pub place: &'static str,
 }
 
-/// What is wrong with bytes.
+/// What a decoder refuses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum Wrong {
+pub enum DecodeErrorKind {
     /// The frame ends inside a value.
     #[error("the frame ends too early")]
     Truncated,
     /// The frame goes on behind the message.
     #[error("bytes behind the message")]
     Trailing,
-    /// A value of another kind.
+    /// A value of another type.
     #[error("expected {expected}, found byte {found:#04x}")]
-    Kind {
-        /// The kind that belongs here.
+    Type {
+        /// The type that belongs here.
         expected: &'static str,
         /// The byte that begins the value.
         found: u8,

@@ -14,7 +14,7 @@ mod error;
 mod read;
 pub mod write;
 
-pub use error::{DecodeError, Wrong};
+pub use error::{DecodeError, DecodeErrorKind};
 pub use read::Reader;
 
 /// Something that travels as a map of fields: what the generator makes of a struct.

@@ -1,6 +1,6 @@
 //! Bytes as values. A [`Reader`] walks one frame; nothing it does panics, and every failure names the place.
 
-use super::error::{DecodeError, Wrong};
+use super::error::{DecodeError, DecodeErrorKind};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
@@ -16,12 +16,12 @@ const HELD_BESIDES: usize = 16 << 20;
 /// Walks one frame.
 ///
 /// ```
-/// use thalweg_wire::messagepack::{Reader, Wrong};
+/// use thalweg_wire::messagepack::{Reader, DecodeErrorKind};
 /// let mut reader = Reader::new(&[0xcd, 1, 0, 0xa2, b'h', b'i']);
 /// assert_eq!(reader.u32()?, 256);
 /// assert_eq!(reader.string()?, "hi");
 /// reader.finish()?;
-/// assert_eq!(Reader::new(&[0xcd, 1, 0]).u8().unwrap_err().wrong, Wrong::Range);
+/// assert_eq!(Reader::new(&[0xcd, 1, 0]).u8().unwrap_err().kind, DecodeErrorKind::Range);
 /// # Ok::<(), thalweg_wire::messagepack::DecodeError>(())
 /// ```
 #[derive(Clone, Debug)]
@@ -68,25 +68,25 @@ impl<'a> Reader<'a> {
     #[inline]
     pub fn finish(&self) -> Read<()> {
         // What was read last is whole, so it is not to blame.
-        if self.at < self.frame.len() { Err(self.refuse(Wrong::Trailing, "frame")) } else { Ok(()) }
+        if self.at < self.frame.len() { Err(self.refuse(DecodeErrorKind::Trailing, "frame")) } else { Ok(()) }
     }
 
     /// An error that begins at `at`.
     #[cold]
-    fn error(&self, wrong: Wrong, at: usize) -> DecodeError {
-        DecodeError { wrong, at, place: self.place }
+    fn error(&self, kind: DecodeErrorKind, at: usize) -> DecodeError {
+        DecodeError { kind, at, place: self.place }
     }
 
     /// An error about what was read last.
     #[cold]
-    pub fn refuse(&self, wrong: Wrong, place: &'static str) -> DecodeError {
-        DecodeError { wrong, at: self.at, place }
+    pub fn refuse(&self, kind: DecodeErrorKind, place: &'static str) -> DecodeError {
+        DecodeError { kind, at: self.at, place }
     }
 
     #[inline]
     fn take(&mut self, count: usize) -> Read<&'a [u8]> {
         let end = self.at.checked_add(count).filter(|end| *end <= self.frame.len());
-        let Some(end) = end else { return Err(self.error(Wrong::Truncated, self.frame.len())) };
+        let Some(end) = end else { return Err(self.error(DecodeErrorKind::Truncated, self.frame.len())) };
         let taken = &self.frame[self.at..end];
         self.at = end;
         Ok(taken)
@@ -94,7 +94,9 @@ impl<'a> Reader<'a> {
 
     #[inline]
     fn byte(&mut self) -> Read<u8> {
-        let Some(&byte) = self.frame.get(self.at) else { return Err(self.error(Wrong::Truncated, self.at)) };
+        let Some(&byte) = self.frame.get(self.at) else {
+            return Err(self.error(DecodeErrorKind::Truncated, self.at));
+        };
         self.at += 1;
         Ok(byte)
     }
@@ -107,7 +109,7 @@ impl<'a> Reader<'a> {
                 self.at += N;
                 Ok(*bytes)
             }
-            None => Err(self.error(Wrong::Truncated, self.frame.len())),
+            None => Err(self.error(DecodeErrorKind::Truncated, self.frame.len())),
         }
     }
 
@@ -132,8 +134,8 @@ impl<'a> Reader<'a> {
     }
 
     #[cold]
-    fn kind<T>(&self, expected: &'static str, found: u8) -> Read<T> {
-        Err(self.error(Wrong::Kind { expected, found }, self.at - 1))
+    fn wrong_type<T>(&self, expected: &'static str, found: u8) -> Read<T> {
+        Err(self.error(DecodeErrorKind::Type { expected, found }, self.at - 1))
     }
 
     /// True or false.
@@ -145,7 +147,7 @@ impl<'a> Reader<'a> {
         match self.byte()? {
             0xc2 => Ok(false),
             0xc3 => Ok(true),
-            found => self.kind("a boolean", found),
+            found => self.wrong_type("a boolean", found),
         }
     }
 
@@ -167,7 +169,7 @@ impl<'a> Reader<'a> {
             0xd2 => signed(i64::from(self.number4()? as i32)),
             0xd3 => signed(self.number8()? as i64),
             0xe0.. => signed(i64::from(tag as i8)),
-            found => return self.kind("an integer", found),
+            found => return self.wrong_type("an integer", found),
         })
     }
 
@@ -180,7 +182,7 @@ impl<'a> Reader<'a> {
         let at = self.at;
         match self.integer()? {
             (value, false) => Ok(value),
-            _ => Err(self.error(Wrong::Range, at)),
+            _ => Err(self.error(DecodeErrorKind::Range, at)),
         }
     }
 
@@ -193,7 +195,7 @@ impl<'a> Reader<'a> {
         let at = self.at;
         match self.integer()? {
             (value, negative) if negative == ((value as i64) < 0) => Ok(value as i64),
-            _ => Err(self.error(Wrong::Range, at)),
+            _ => Err(self.error(DecodeErrorKind::Range, at)),
         }
     }
 
@@ -204,7 +206,7 @@ impl<'a> Reader<'a> {
     pub fn f32(&mut self) -> Read<f32> {
         match self.byte()? {
             0xca => Ok(f32::from_bits(self.number4()? as u32)),
-            found => self.kind("a 32-bit float", found),
+            found => self.wrong_type("a 32-bit float", found),
         }
     }
 
@@ -216,7 +218,7 @@ impl<'a> Reader<'a> {
         match self.byte()? {
             0xca => Ok(f64::from(f32::from_bits(self.number4()? as u32))),
             0xcb => Ok(f64::from_bits(self.number8()?)),
-            found => self.kind("a float", found),
+            found => self.wrong_type("a float", found),
         }
     }
 
@@ -228,7 +230,7 @@ impl<'a> Reader<'a> {
             0xd9 => self.number1()? as usize,
             0xda => self.number2()? as usize,
             0xdb => self.number4()? as usize,
-            found => return self.kind("a string", found),
+            found => return self.wrong_type("a string", found),
         };
         self.take(length)
     }
@@ -242,7 +244,7 @@ impl<'a> Reader<'a> {
         let raw = self.raw_string()?;
         match std::str::from_utf8(raw) {
             Ok(text) => Ok(Cow::Borrowed(text)),
-            Err(_) => Err(self.error(Wrong::Utf8, self.at - raw.len())),
+            Err(_) => Err(self.error(DecodeErrorKind::Utf8, self.at - raw.len())),
         }
     }
 
@@ -256,7 +258,7 @@ impl<'a> Reader<'a> {
             0xc4 => self.number1()? as usize,
             0xc5 => self.number2()? as usize,
             0xc6 => self.number4()? as usize,
-            found => return self.kind("bytes", found),
+            found => return self.wrong_type("bytes", found),
         };
         self.take(length).map(Cow::Borrowed)
     }
@@ -269,7 +271,8 @@ impl<'a> Reader<'a> {
         let at = self.at;
         let bytes = self.bytes()?;
         let found = bytes.len();
-        <[u8; 32]>::try_from(&*bytes).map_err(|_| self.error(Wrong::Length { expected: 32, found }, at))
+        <[u8; 32]>::try_from(&*bytes)
+            .map_err(|_| self.error(DecodeErrorKind::Length { expected: 32, found }, at))
     }
 
     /// A value that may be absent.
@@ -295,7 +298,7 @@ impl<'a> Reader<'a> {
             tag @ 0x90..=0x9f => usize::from(tag & 15),
             0xdc => self.number2()? as usize,
             0xdd => self.number4()? as usize,
-            found => return self.kind("an array", found),
+            found => return self.wrong_type("an array", found),
         })
     }
 
@@ -305,7 +308,7 @@ impl<'a> Reader<'a> {
             tag @ 0x80..=0x8f => usize::from(tag & 15),
             0xde => self.number2()? as usize,
             0xdf => self.number4()? as usize,
-            found => return self.kind("a map", found),
+            found => return self.wrong_type("a map", found),
         })
     }
 
@@ -314,7 +317,7 @@ impl<'a> Reader<'a> {
     fn believe(&self, count: usize, item_bytes_min: usize) -> Read<usize> {
         let left = self.frame.len() - self.at;
         if count > left / item_bytes_min.max(1) {
-            return Err(self.error(Wrong::Truncated, self.frame.len()));
+            return Err(self.error(DecodeErrorKind::Truncated, self.frame.len()));
         }
         Ok(count)
     }
@@ -325,7 +328,7 @@ impl<'a> Reader<'a> {
     #[inline]
     fn hold<T>(&mut self, count: usize) -> Read<usize> {
         let room = count.checked_mul(size_of::<T>()).and_then(|taken| self.room.checked_sub(taken));
-        let Some(room) = room else { return Err(self.error(Wrong::Memory, self.at)) };
+        let Some(room) = room else { return Err(self.error(DecodeErrorKind::Memory, self.at)) };
         self.room = room;
         let left = self.frame.len() - self.at;
         Ok(count.min(left.saturating_mul(HELD_PER_BYTE) / size_of::<T>().max(1)))
@@ -387,7 +390,11 @@ impl<'a> Reader<'a> {
     pub fn begin_array(&mut self, expected: usize) -> Read<()> {
         let at = self.at;
         let found = self.array_length()?;
-        if found == expected { Ok(()) } else { Err(self.error(Wrong::Length { expected, found }, at)) }
+        if found == expected {
+            Ok(())
+        } else {
+            Err(self.error(DecodeErrorKind::Length { expected, found }, at))
+        }
     }
 
     /// Values by string keys, in any order.
@@ -411,7 +418,7 @@ impl<'a> Reader<'a> {
             // A struct left its own place.
             self.place = place;
             if values.insert(key, value).is_some() {
-                return Err(self.error(Wrong::Duplicate, at));
+                return Err(self.error(DecodeErrorKind::Duplicate, at));
             }
         }
         Ok(values)
@@ -445,7 +452,7 @@ impl<'a> Reader<'a> {
     pub fn no_fields(&mut self, place: &'static str) -> Read<()> {
         match self.fields(place)? {
             0 => Ok(()),
-            _ => Err(self.error(Wrong::UnknownField, self.at)),
+            _ => Err(self.error(DecodeErrorKind::UnknownField, self.at)),
         }
     }
 
@@ -465,7 +472,7 @@ impl<'a> Reader<'a> {
     #[inline]
     pub fn word<T>(&mut self, of: impl FnOnce(&[u8]) -> Option<T>) -> Read<T> {
         let at = self.at;
-        of(self.raw_string()?).ok_or_else(|| self.error(Wrong::UnknownWord, at))
+        of(self.raw_string()?).ok_or_else(|| self.error(DecodeErrorKind::UnknownWord, at))
     }
 
     /// A field's value, once.
@@ -481,7 +488,7 @@ impl<'a> Reader<'a> {
     ) -> Read<()> {
         let outer = std::mem::replace(&mut self.place, place);
         if slot.is_some() {
-            return Err(self.error(Wrong::Duplicate, self.at));
+            return Err(self.error(DecodeErrorKind::Duplicate, self.at));
         }
         *slot = Some(read(self)?);
         self.place = outer;
@@ -494,7 +501,7 @@ impl<'a> Reader<'a> {
     /// It is not.
     #[inline]
     pub fn required<T>(&self, slot: Option<T>, place: &'static str) -> Read<T> {
-        slot.ok_or_else(|| self.refuse(Wrong::Missing, place))
+        slot.ok_or_else(|| self.refuse(DecodeErrorKind::Missing, place))
     }
 
     /// Begins a request's envelope, `[[tag, …]]`, and returns its tag.
@@ -527,7 +534,7 @@ macro_rules! narrow {
             pub fn $name(&mut self) -> Read<$name> {
                 let at = self.at;
                 let value = self.$wide()?;
-                $name::try_from(value).map_err(|_| self.error(Wrong::Range, at))
+                $name::try_from(value).map_err(|_| self.error(DecodeErrorKind::Range, at))
             }
         )*}
     };

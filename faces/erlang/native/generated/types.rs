@@ -11,7 +11,7 @@
 
 use std::borrow::Cow;
 use thalweg_wire::messagepack::{
-    DecodeError, Fields, Message, Reader, Wrong, request_frame, response_frame, write,
+    DecodeError, DecodeErrorKind, Fields, Message, Reader, request_frame, response_frame, write,
 };
 use thalweg_wire::service::{self, Access, Fork};
 
@@ -126,7 +126,7 @@ impl<'a> Fields<'a> for PythonInvoke<'a> {
                 b"within" => reader.field(&mut within, "PythonInvoke.within", |r| {
                     r.optional(Reader::u64)
                 })?,
-                _ => return Err(reader.refuse(Wrong::UnknownField, "PythonInvoke")),
+                _ => return Err(reader.refuse(DecodeErrorKind::UnknownField, "PythonInvoke")),
             }
         }
         Ok(Self {
@@ -176,7 +176,9 @@ impl<'a> Fields<'a> for PythonInvokeResponse<'a> {
                 b"value" => {
                     reader.field(&mut value, "PythonInvokeResponse.value", Reader::bytes)?
                 }
-                _ => return Err(reader.refuse(Wrong::UnknownField, "PythonInvokeResponse")),
+                _ => {
+                    return Err(reader.refuse(DecodeErrorKind::UnknownField, "PythonInvokeResponse"));
+                }
             }
         }
         Ok(Self {
@@ -239,7 +241,7 @@ impl<'a> Fields<'a> for PythonEvaluate<'a> {
                 b"within" => reader.field(&mut within, "PythonEvaluate.within", |r| {
                     r.optional(Reader::u64)
                 })?,
-                _ => return Err(reader.refuse(Wrong::UnknownField, "PythonEvaluate")),
+                _ => return Err(reader.refuse(DecodeErrorKind::UnknownField, "PythonEvaluate")),
             }
         }
         Ok(Self {
@@ -304,7 +306,7 @@ impl<'a> Fields<'a> for PythonExecute<'a> {
                 b"within" => reader.field(&mut within, "PythonExecute.within", |r| {
                     r.optional(Reader::u64)
                 })?,
-                _ => return Err(reader.refuse(Wrong::UnknownField, "PythonExecute")),
+                _ => return Err(reader.refuse(DecodeErrorKind::UnknownField, "PythonExecute")),
             }
         }
         Ok(Self {
@@ -344,7 +346,7 @@ impl<'a> Fields<'a> for PythonForget<'a> {
         for _ in 0..reader.fields("PythonForget")? {
             match reader.key()? {
                 b"scope" => reader.field(&mut scope, "PythonForget.scope", Reader::bytes)?,
-                _ => return Err(reader.refuse(Wrong::UnknownField, "PythonForget")),
+                _ => return Err(reader.refuse(DecodeErrorKind::UnknownField, "PythonForget")),
             }
         }
         Ok(Self {
@@ -441,7 +443,7 @@ impl<'a> Fields<'a> for PythonGenerate<'a> {
                 b"within" => reader.field(&mut within, "PythonGenerate.within", |r| {
                     r.optional(Reader::u64)
                 })?,
-                _ => return Err(reader.refuse(Wrong::UnknownField, "PythonGenerate")),
+                _ => return Err(reader.refuse(DecodeErrorKind::UnknownField, "PythonGenerate")),
             }
         }
         Ok(Self {
@@ -483,7 +485,7 @@ impl<'a> Fields<'a> for PythonGenerateItem<'a> {
         for _ in 0..reader.fields("PythonGenerateItem")? {
             match reader.key()? {
                 b"value" => reader.field(&mut value, "PythonGenerateItem.value", Reader::bytes)?,
-                _ => return Err(reader.refuse(Wrong::UnknownField, "PythonGenerateItem")),
+                _ => return Err(reader.refuse(DecodeErrorKind::UnknownField, "PythonGenerateItem")),
             }
         }
         Ok(Self {
@@ -551,7 +553,7 @@ impl<'a> Fields<'a> for PythonAttendItem<'a> {
                 b"kind" => reader.field(&mut kind, "PythonAttendItem.kind", Kind::read)?,
                 b"number" => reader.field(&mut number, "PythonAttendItem.number", Reader::u64)?,
                 b"value" => reader.field(&mut value, "PythonAttendItem.value", Reader::bytes)?,
-                _ => return Err(reader.refuse(Wrong::UnknownField, "PythonAttendItem")),
+                _ => return Err(reader.refuse(DecodeErrorKind::UnknownField, "PythonAttendItem")),
             }
         }
         Ok(Self {
@@ -621,7 +623,7 @@ impl<'a> Fields<'a> for PythonAnswer<'a> {
                 b"number" => reader.field(&mut number, "PythonAnswer.number", Reader::u64)?,
                 b"ok" => reader.field(&mut ok, "PythonAnswer.ok", Reader::boolean)?,
                 b"value" => reader.field(&mut value, "PythonAnswer.value", Reader::bytes)?,
-                _ => return Err(reader.refuse(Wrong::UnknownField, "PythonAnswer")),
+                _ => return Err(reader.refuse(DecodeErrorKind::UnknownField, "PythonAnswer")),
             }
         }
         Ok(Self {
@@ -691,7 +693,7 @@ impl<'a> Fields<'a> for PythonPost<'a> {
                 b"kind" => reader.field(&mut kind, "PythonPost.kind", Reader::u32)?,
                 b"number" => reader.field(&mut number, "PythonPost.number", Reader::u64)?,
                 b"value" => reader.field(&mut value, "PythonPost.value", Reader::bytes)?,
-                _ => return Err(reader.refuse(Wrong::UnknownField, "PythonPost")),
+                _ => return Err(reader.refuse(DecodeErrorKind::UnknownField, "PythonPost")),
             }
         }
         Ok(Self {
@@ -749,7 +751,9 @@ impl<'a> Fields<'a> for PythonErrorResponse<'a> {
                 b"message" => {
                     reader.field(&mut message, "PythonErrorResponse.message", Reader::string)?
                 }
-                _ => return Err(reader.refuse(Wrong::UnknownField, "PythonErrorResponse")),
+                _ => {
+                    return Err(reader.refuse(DecodeErrorKind::UnknownField, "PythonErrorResponse"));
+                }
             }
         }
         Ok(Self {
@@ -797,7 +801,7 @@ impl<'a> PythonRequest<'a> {
             b"PythonAttend" => Self::Attend(PythonAttend::read(&mut reader)?),
             b"PythonAnswer" => Self::Answer(PythonAnswer::read(&mut reader)?),
             b"PythonPost" => Self::Post(PythonPost::read(&mut reader)?),
-            _ => return Err(reader.refuse(Wrong::UnknownMessage, "frame")),
+            _ => return Err(reader.refuse(DecodeErrorKind::UnknownMessage, "frame")),
         };
         reader.finish()?;
         Ok(message)
@@ -892,7 +896,7 @@ impl<'a> PythonResponse<'a> {
             }
             b"PythonPostResponse" => Self::PostResponse(PythonPostResponse::read(&mut reader)?),
             b"PythonErrorResponse" => Self::ErrorResponse(PythonErrorResponse::read(&mut reader)?),
-            _ => return Err(reader.refuse(Wrong::UnknownMessage, "frame")),
+            _ => return Err(reader.refuse(DecodeErrorKind::UnknownMessage, "frame")),
         };
         reader.finish()?;
         Ok(message)

@@ -4,7 +4,7 @@
 -module(thalweg_messagepack).
 
 -export([decode/3, encode/3, error_frame/3]).
--export_type([type/0, message/0, decode_error/0, wrong/0, number64/0]).
+-export_type([type/0, message/0, decode_error/0, reason/0, number64/0]).
 
 %% What the values of a frame may take in memory: 64 bytes for each of its bytes, and 16 MiB besides, as in the
 %% other languages. Only structs are counted here: an absent field takes memory and nothing on the wire. Lists, maps and
@@ -21,7 +21,7 @@
 %% A float, or what Erlang's floats cannot say.
 -type number64() :: float() | nan | infinity | negative_infinity.
 
--type wrong() ::
+-type reason() ::
     truncated
     | memory
     | trailing
@@ -36,7 +36,7 @@
     | unknown_message.
 
 %% Where (field or message), what, and at which byte.
--type decode_error() :: {decode_error, binary(), wrong(), non_neg_integer()}.
+-type decode_error() :: {decode_error, binary(), reason(), non_neg_integer()}.
 
 -type type() ::
     boolean
@@ -65,10 +65,10 @@ decode(Kind, Messages, Frame) ->
         {Tag, Rest} = envelope(Kind, Frame),
         case lists:keyfind(Tag, 1, Messages) of
             {_, Name, Type} -> {ok, {Name, whole(read(Type, Rest))}};
-            false -> wrong(unknown_message, Rest)
+            false -> refuse(unknown_message, Rest)
         end
     catch
-        throw:{wrong, Place, What, At} -> {error, {decode_error, Place, What, byte_size(Frame) - byte_size(At)}}
+        throw:{refused, Place, Reason, At} -> {error, {decode_error, Place, Reason, byte_size(Frame) - byte_size(At)}}
     after
         erlang:erase(?ROOM)
     end.
@@ -77,36 +77,36 @@ envelope(request, Frame) -> envelope(response, exactly(1, Frame));
 envelope(response, Frame) -> key(exactly(2, Frame)).
 
 whole({Value, <<>>}) -> Value;
-whole({_, Rest}) -> wrong(trailing, Rest).
+whole({_, Rest}) -> refuse(trailing, Rest).
 
 %% What is wrong, and what of the frame was left then.
--spec wrong(wrong(), binary()) -> no_return().
-wrong(What, Rest) -> throw({wrong, <<"frame">>, What, Rest}).
+-spec refuse(reason(), binary()) -> no_return().
+refuse(Reason, Rest) -> throw({refused, <<"frame">>, Reason, Rest}).
 
 -spec read(type(), binary()) -> {term(), binary()}.
 read({integer, Least, Most}, Frame) ->
     case integer(Frame) of
         {Value, _} = Read when Value >= Least, Value =< Most -> Read;
-        _ -> wrong(out_of_range, Frame)
+        _ -> refuse(out_of_range, Frame)
     end;
 read(string, Frame) ->
     {Text, Rest} = key(Frame),
     case unicode:characters_to_binary(Text) of
         Text -> {Text, Rest};
-        _ -> wrong(not_utf8, binary:part(Frame, byte_size(Frame), -byte_size(Text) - byte_size(Rest)))
+        _ -> refuse(not_utf8, binary:part(Frame, byte_size(Frame), -byte_size(Text) - byte_size(Rest)))
     end;
 read(bytes, <<16#c4, Length, Value:Length/binary, Rest/binary>>) -> {Value, Rest};
 read(bytes, <<16#c5, Length:16, Value:Length/binary, Rest/binary>>) -> {Value, Rest};
 read(bytes, <<16#c6, Length:32, Value:Length/binary, Rest/binary>>) -> {Value, Rest};
-read(bytes, Frame) -> kind(Frame, bytes, [16#c4, 16#c5, 16#c6]);
+read(bytes, Frame) -> wrong_type(Frame, bytes, [16#c4, 16#c5, 16#c6]);
 read(bin32, Frame) ->
     case read(bytes, Frame) of
         {<<_:32/binary>>, _} = Read -> Read;
-        _ -> wrong(wrong_length, Frame)
+        _ -> refuse(wrong_length, Frame)
     end;
 read(boolean, <<16#c2, Rest/binary>>) -> {false, Rest};
 read(boolean, <<16#c3, Rest/binary>>) -> {true, Rest};
-read(boolean, Frame) -> kind(Frame, boolean, []);
+read(boolean, Frame) -> wrong_type(Frame, boolean, []);
 read({optional, _}, <<16#c0, Rest/binary>>) -> {undefined, Rest};
 read({optional, Type}, Frame) -> read(Type, Frame);
 read({struct, Place, Fields}, Frame) ->
@@ -126,17 +126,17 @@ read({enum, Words}, Frame) ->
     {Word, Rest} = key(Frame),
     case lists:keyfind(Word, 1, Words) of
         {_, Atom} -> {Atom, Rest};
-        false -> wrong(unknown_word, Frame)
+        false -> refuse(unknown_word, Frame)
     end;
 read(Described, Frame) when is_function(Described) -> read(Described(), Frame);
 read(f32, <<16#ca, Bits:4/binary, Rest/binary>>) -> {single(Bits), Rest};
-read(f32, Frame) -> kind(Frame, f32, [16#ca]);
+read(f32, Frame) -> wrong_type(Frame, f32, [16#ca]);
 read(f64, <<16#ca, Bits:4/binary, Rest/binary>>) -> {single(Bits), Rest};
 read(f64, <<16#cb, Value/float, Rest/binary>>) -> {Value, Rest};
 read(f64, <<16#cb, 0:1, 16#7ff:11, 0:52, Rest/binary>>) -> {infinity, Rest};
 read(f64, <<16#cb, 1:1, 16#7ff:11, 0:52, Rest/binary>>) -> {negative_infinity, Rest};
 read(f64, <<16#cb, _:64, Rest/binary>>) -> {nan, Rest};
-read(f64, Frame) -> kind(Frame, f64, [16#ca, 16#cb]).
+read(f64, Frame) -> wrong_type(Frame, f64, [16#ca, 16#cb]).
 
 single(<<Value:32/float>>) -> Value;
 single(<<0:1, 16#ff:8, 0:23>>) -> infinity;
@@ -153,44 +153,44 @@ integer(<<16#d1, Value:16/signed, Rest/binary>>) -> {Value, Rest};
 integer(<<16#d2, Value:32/signed, Rest/binary>>) -> {Value, Rest};
 integer(<<16#d3, Value:64/signed, Rest/binary>>) -> {Value, Rest};
 integer(<<Tag, Rest/binary>>) when Tag >= 16#e0 -> {Tag - 256, Rest};
-integer(Frame) -> kind(Frame, integer, lists:seq(16#cc, 16#d3)).
+integer(Frame) -> wrong_type(Frame, integer, lists:seq(16#cc, 16#d3)).
 
 %% A string's bytes, not yet known to be UTF-8.
 key(<<5:3, Length:5, Text:Length/binary, Rest/binary>>) -> {Text, Rest};
 key(<<16#d9, Length, Text:Length/binary, Rest/binary>>) -> {Text, Rest};
 key(<<16#da, Length:16, Text:Length/binary, Rest/binary>>) -> {Text, Rest};
 key(<<16#db, Length:32, Text:Length/binary, Rest/binary>>) -> {Text, Rest};
-key(Frame) -> kind(Frame, string, lists:seq(16#a0, 16#bf) ++ [16#d9, 16#da, 16#db]).
+key(Frame) -> wrong_type(Frame, string, lists:seq(16#a0, 16#bf) ++ [16#d9, 16#da, 16#db]).
 
 several(<<Tag, Rest/binary>>, Few, _, _) when Tag >= Few, Tag < Few + 16 -> {Tag - Few, Rest};
 several(<<Many, Count:16, Rest/binary>>, _, Many, _) -> {Count, Rest};
 several(<<Tag, Count:32, Rest/binary>>, _, Many, _) when Tag =:= Many + 1 -> {Count, Rest};
-several(Frame, _, Many, Expected) -> kind(Frame, Expected, [Many, Many + 1]).
+several(Frame, _, Many, Expected) -> wrong_type(Frame, Expected, [Many, Many + 1]).
 
 %% Nothing matched: another kind of value, or a right one cut short.
--spec kind(binary(), atom(), [byte()]) -> no_return().
-kind(<<Tag, _/binary>> = Frame, Expected, Tags) ->
+-spec wrong_type(binary(), atom(), [byte()]) -> no_return().
+wrong_type(<<Tag, _/binary>> = Frame, Expected, Tags) ->
     case lists:member(Tag, Tags) of
-        true -> wrong(truncated, <<>>);
-        false -> wrong({expected, Expected}, Frame)
+        true -> refuse(truncated, <<>>);
+        false -> refuse({expected, Expected}, Frame)
     end;
-kind(<<>>, _, _) ->
-    wrong(truncated, <<>>).
+wrong_type(<<>>, _, _) ->
+    refuse(truncated, <<>>).
 
 exactly(Expected, Frame) ->
     case several(Frame, 16#90, 16#dc, array) of
         {Expected, Rest} -> Rest;
-        _ -> wrong(wrong_length, Frame)
+        _ -> refuse(wrong_length, Frame)
     end.
 
 %% A count of values that the rest of the frame can hold.
 believed({Count, Rest}, BytesMin) when Count * BytesMin =< byte_size(Rest) -> {Count, Rest};
-believed(_, _) -> wrong(truncated, <<>>).
+believed(_, _) -> refuse(truncated, <<>>).
 
 %% Counts what a struct takes in memory: one that is a byte on the wire may be large there.
 held(Size, Rest) ->
     Room = erlang:get(?ROOM) - Size,
-    Room >= 0 orelse wrong(memory, Rest),
+    Room >= 0 orelse refuse(memory, Rest),
     erlang:put(?ROOM, Room).
 
 items(0, _, Items, Rest) ->
@@ -203,7 +203,7 @@ entries(0, _, Entries, Rest) ->
     {Entries, Rest};
 entries(Count, Type, Entries, Frame) ->
     {Key, AfterKey} = read(string, Frame),
-    is_map_key(Key, Entries) andalso wrong(duplicate, Frame),
+    is_map_key(Key, Entries) andalso refuse(duplicate, Frame),
     {Value, Rest} = read(Type, AfterKey),
     entries(Count - 1, Type, Entries#{Key => Value}, Rest).
 
@@ -213,12 +213,12 @@ fields(Count, Place, Fields, Values, Frame) ->
     {Key, AfterKey} = in_place(Place, fun() -> key(Frame) end),
     case lists:keyfind(Key, 1, Fields) of
         {_, Name, _, _} when is_map_key(Name, Values) ->
-            throw({wrong, place(Place, Key), duplicate, AfterKey});
+            throw({refused, place(Place, Key), duplicate, AfterKey});
         {_, Name, _, Type} ->
             {Value, Rest} = in_place(place(Place, Key), fun() -> read(Type, AfterKey) end),
             fields(Count - 1, Place, Fields, Values#{Name => Value}, Rest);
         false ->
-            throw({wrong, Place, unknown_field, AfterKey})
+            throw({refused, Place, unknown_field, AfterKey})
     end.
 
 %% What goes wrong at a place says so, unless something further in has said it.
@@ -226,12 +226,12 @@ in_place(Place, Read) ->
     try
         Read()
     catch
-        throw:{wrong, <<"frame">>, What, At} -> throw({wrong, Place, What, At})
+        throw:{refused, <<"frame">>, Reason, At} -> throw({refused, Place, Reason, At})
     end.
 
 present({_, Name, _, _}, Values, _, _) when is_map_key(Name, Values) -> Values;
 present({_, Name, optional, _}, Values, _, _) -> Values#{Name => undefined};
-present({Key, _, required, _}, _, Place, Rest) -> throw({wrong, place(Place, Key), missing, Rest}).
+present({Key, _, required, _}, _, Place, Rest) -> throw({refused, place(Place, Key), missing, Rest}).
 
 place(Place, Key) -> <<Place/binary, ".", Key/binary>>.
 

@@ -43,17 +43,17 @@ class DecodeError(ValueError):
     retry: Final = "unknown"
     """Of an answer: what was asked may have been done."""
 
-    def __init__(self, place: str, wrong: str, at: int) -> None:
-        super().__init__(place, wrong, at)
+    def __init__(self, place: str, reason: str, at: int) -> None:
+        super().__init__(place, reason, at)
         self.place = place
         """The field or message being read; ``frame`` outside of any."""
-        self.wrong = wrong
+        self.reason = reason
         """What is wrong."""
         self.at = at
         """Where in the frame."""
 
     def __str__(self) -> str:
-        return f"{self.place}: {self.wrong} at byte {self.at}"
+        return f"{self.place}: {self.reason} at byte {self.at}"
 
 
 class EncodeError(ValueError):
@@ -62,15 +62,15 @@ class EncodeError(ValueError):
     code: Final = "BAD_ARGUMENT"
     retry: Final = "never"
 
-    def __init__(self, wrong: str, place: str = "message") -> None:
-        super().__init__(wrong, place)
-        self.wrong = wrong
+    def __init__(self, reason: str, place: str = "message") -> None:
+        super().__init__(reason, place)
+        self.reason = reason
         """What is wrong."""
         self.place = place
         """The field being written; `message` outside of any."""
 
     def __str__(self) -> str:
-        return f"{self.place}: {self.wrong}"
+        return f"{self.place}: {self.reason}"
 
 
 MISFITS: Final = (AttributeError, BufferError, OverflowError, TypeError)
@@ -86,12 +86,12 @@ def misfit(out: bytearray, decode: Callable[[bytes], object], error: Exception) 
 
     The field is where what was written can be read no further.
     """
-    wrong = error.wrong if isinstance(error, EncodeError) else str(error)
+    reason = error.reason if isinstance(error, EncodeError) else str(error)
     try:
         decode(bytes(out + _NOTHING))
     except DecodeError as ended:
-        return EncodeError(wrong, ended.place)
-    return EncodeError(wrong)
+        return EncodeError(reason, ended.place)
+    return EncodeError(reason)
 
 
 __all__ = [

@@ -28,9 +28,9 @@ static DECODE_ERROR: PyOnceLock<Py<PyType>> = PyOnceLock::new();
 static ENCODE_ERROR: PyOnceLock<Py<PyType>> = PyOnceLock::new();
 
 #[cold]
-fn decode_error(py: Python<'_>, place: String, wrong: String, at: usize) -> PyErr {
+fn decode_error(py: Python<'_>, place: String, reason: String, at: usize) -> PyErr {
     let class = DECODE_ERROR.import(py, "thalweg.messagepack", "DecodeError");
-    class.map_or_else(|error| error, |class| PyErr::from_type(class.clone(), (place, wrong, at)))
+    class.map_or_else(|error| error, |class| PyErr::from_type(class.clone(), (place, reason, at)))
 }
 
 #[cold]

@@ -8,7 +8,7 @@ use super::leaf::{Known, Leaf};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
 use std::fmt::Display;
-use thalweg_wire::messagepack::{DecodeError, Reader as Walk, Wrong};
+use thalweg_wire::messagepack::{DecodeError, DecodeErrorKind, Reader as Walk};
 
 static METHODS: Known = Known::new();
 
@@ -50,7 +50,7 @@ impl Reader {
         let mut walk = Walk::resume(self.frame.as_bytes(py), self.at);
         let outcome = step(&mut walk);
         self.at = walk.at();
-        outcome.map_err(|error| self.refusal(py, &error.wrong, error.at))
+        outcome.map_err(|error| self.refusal(py, &error.kind, error.at))
     }
 
     #[inline]
@@ -62,20 +62,20 @@ impl Reader {
     #[inline]
     fn hold(&mut self, py: Python<'_>, size: usize) -> PyResult<()> {
         let Some(room) = self.room.checked_sub(size) else {
-            return Err(self.refusal(py, &Wrong::Memory, self.at));
+            return Err(self.refusal(py, &DecodeErrorKind::Memory, self.at));
         };
         self.room = room;
         Ok(())
     }
 
     #[cold]
-    fn refusal(&self, py: Python<'_>, wrong: &Wrong, at: usize) -> PyErr {
+    fn refusal(&self, py: Python<'_>, kind: &DecodeErrorKind, at: usize) -> PyErr {
         let place = match &self.place {
             Place::Frame => "frame".to_owned(),
             Place::Struct(name) => name.to_string(),
             Place::Field(of, name) => field(of, name.as_bytes(py)),
         };
-        decode_error(py, place, wrong.to_string(), at)
+        decode_error(py, place, kind.to_string(), at)
     }
 }
 
@@ -114,8 +114,8 @@ impl Reader {
     }
 
     /// An error about what was read last.
-    fn refuse(&self, py: Python<'_>, wrong: String, place: String) -> PyErrValue {
-        PyErrValue(decode_error(py, place, wrong, self.at))
+    fn refuse(&self, py: Python<'_>, reason: String, place: String) -> PyErrValue {
+        PyErrValue(decode_error(py, place, reason, self.at))
     }
 
     /// Ends the frame.
@@ -190,7 +190,7 @@ impl Reader {
     fn word<'py>(&mut self, py: Python<'py>, words: &Bound<'py, PyDict>) -> PyResult<Bound<'py, PyAny>> {
         let at = self.at;
         let word = self.key(py)?;
-        words.get_item(word)?.ok_or_else(|| self.refusal(py, &Wrong::UnknownWord, at))
+        words.get_item(word)?.ok_or_else(|| self.refusal(py, &DecodeErrorKind::UnknownWord, at))
     }
 
     /// Begins a request's envelope and returns its tag.
@@ -244,7 +244,7 @@ impl Reader {
             let at = slf.borrow().at;
             let key = slf.borrow_mut().leaf(py, Leaf::String)?;
             if values.contains(&key)? {
-                return Err(slf.borrow().refusal(py, &Wrong::Duplicate, at));
+                return Err(slf.borrow().refusal(py, &DecodeErrorKind::Duplicate, at));
             }
             values.set_item(key, read.next(slf)?)?;
         }
@@ -270,13 +270,18 @@ impl Reader {
             let key = slf.borrow_mut().key(py)?;
             let Some(field) = fields.get_item(&key)? else {
                 let at = slf.borrow().at;
-                return Err(decode_error(py, place.to_string(), Wrong::UnknownField.to_string(), at));
+                return Err(decode_error(
+                    py,
+                    place.to_string(),
+                    DecodeErrorKind::UnknownField.to_string(),
+                    at,
+                ));
             };
             let field = Field::of(&field)?;
             slf.borrow_mut().place = Place::Field(place.clone().unbind(), key.unbind());
             if values.contains(&field.name)? {
                 let reader = slf.borrow();
-                return Err(reader.refusal(py, &Wrong::Duplicate, reader.at));
+                return Err(reader.refusal(py, &DecodeErrorKind::Duplicate, reader.at));
             }
             let value = Read::of(&field.read)?.next(slf)?;
             values.set_item(field.name, value)?;
@@ -326,7 +331,7 @@ fn required<'py>(
         let row = Field::of(&row)?;
         if row.is_required.is_truthy()? && !values.contains(&row.name)? {
             let place = field(place, key.cast::<PyBytes>()?.as_bytes());
-            return Err(decode_error(slf.py(), place, Wrong::Missing.to_string(), slf.borrow().at));
+            return Err(decode_error(slf.py(), place, DecodeErrorKind::Missing.to_string(), slf.borrow().at));
         }
     }
     Ok(())

@@ -149,9 +149,9 @@ template <class F> void answering(std::unique_ptr<Reply> reply, std::string_view
 }
 
 /// Says why a frame is no request.
-inline void refuse(std::unique_ptr<Reply> reply, std::string_view error, const DecodeError& wrong) {
-    const bool unknown = wrong.wrong == Wrong::unknown_message;
-    reply->fail(unknown ? Fault::unknown_command : Fault::bad_request, error, wrong.what());
+inline void refuse(std::unique_ptr<Reply> reply, std::string_view error, const DecodeError& refusal) {
+    const bool unknown = refusal.kind == DecodeErrorKind::unknown_message;
+    reply->fail(unknown ? Fault::unknown_command : Fault::bad_request, error, refusal.what());
 }
 
 } // namespace thalweg

@@ -94,7 +94,7 @@ inline Refused refused(Reader& reader, std::string_view place) {
     std::string_view message;
     std::bitset<1> seen;
     for (std::size_t left = reader.fields(place); left > 0; left--) {
-        if (reader.key() != "message") throw reader.refuse(Wrong::unknown_field, place);
+        if (reader.key() != "message") throw reader.refuse(DecodeErrorKind::unknown_field, place);
         reader.field(message, seen, 0, place);
     }
     reader.required(seen, 0, place);
@@ -107,7 +107,7 @@ template <class R> R answer(FrameView frame, std::string_view error) {
     Reader reader(frame);
     const std::string_view tag = reader.response();
     if (tag == error) throw refused(reader, error);
-    if (tag != Codec<R>::tag) throw reader.refuse(Wrong::unknown_message, "frame");
+    if (tag != Codec<R>::tag) throw reader.refuse(DecodeErrorKind::unknown_message, "frame");
     R value = Codec<R>::read(reader);
     reader.finish();
     return value;

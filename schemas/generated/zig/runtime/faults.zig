@@ -257,7 +257,7 @@ pub fn faultOf(err: anyerror) ?Fault {
         error.NewerFault => @enumFromInt(0xffff),
         error.Truncated,
         error.Trailing,
-        error.WrongKind,
+        error.WrongType,
         error.OutOfRange,
         error.NotUtf8,
         error.WrongLength,

@@ -6,231 +6,15 @@
 //! what was read before an error is not given back one by one.
 
 const std = @import("std");
+const reading = @import("reader.zig");
+const writing = @import("writer.zig");
 const Allocator = std.mem.Allocator;
 
-/// Why bytes are not the value they should be, `TooMuchMemory` among it: more than such a frame may take. `OutOfMemory` is no
-/// fault of theirs: the allocator had none.
-pub const DecodeError = error{
-    Truncated,
-    Trailing,
-    WrongKind,
-    OutOfRange,
-    NotUtf8,
-    WrongLength,
-    UnknownField,
-    Duplicate,
-    Missing,
-    UnknownWord,
-    UnknownMessage,
-    TooMuchMemory,
-    OutOfMemory,
-};
-
-/// Why a value could not be written: two entries with one key, text that no peer would read, or memory.
-pub const EncodeError = error{ Duplicate, NotUtf8, OutOfMemory };
-
-/// Walks one frame. After an error, `at` and `place` say where.
-pub const Reader = struct {
-    frame: []const u8,
-    allocator: Allocator,
-    at: usize = 0,
-    place: []const u8 = "frame",
-    /// What the values of lists and maps take in memory.
-    held: usize = 0,
-
-    /// What they may take for each byte of the frame, and besides.
-    const held_per_byte = 64;
-    const held_besides = 16 << 20;
-
-    /// Ends the frame.
-    pub fn finish(self: *Reader) DecodeError!void {
-        if (self.at < self.frame.len) return error.Trailing;
-    }
-
-    /// An error about what begins at a byte.
-    fn refuse(self: *Reader, problem: DecodeError, at: usize) DecodeError {
-        self.at = at;
-        return problem;
-    }
-
-    /// Nothing of the kind that belongs here begins with the byte that was read last.
-    fn wrongKind(self: *Reader) DecodeError {
-        return self.refuse(error.WrongKind, self.at - 1);
-    }
-
-    fn take(self: *Reader, count: usize) DecodeError![]const u8 {
-        if (count > self.frame.len - self.at) return self.refuse(error.Truncated, self.frame.len);
-        defer self.at += count;
-        return self.frame[self.at..][0..count];
-    }
-
-    fn byte(self: *Reader) DecodeError!u8 {
-        return (try self.take(1))[0];
-    }
-
-    fn number(self: *Reader, count: usize) DecodeError!u64 {
-        var value: u64 = 0;
-        for (try self.take(count)) |digit| value = value << 8 | digit;
-        return value;
-    }
-
-    /// An integer of any width; 65 bits hold them all.
-    fn integer(self: *Reader) DecodeError!i65 {
-        const first = try self.byte();
-        return switch (first) {
-            0x00...0x7f => first,
-            0xcc => try self.number(1),
-            0xcd => try self.number(2),
-            0xce => try self.number(4),
-            0xcf => try self.number(8),
-            0xd0 => @as(i8, @bitCast(@as(u8, @truncate(try self.number(1))))),
-            0xd1 => @as(i16, @bitCast(@as(u16, @truncate(try self.number(2))))),
-            0xd2 => @as(i32, @bitCast(@as(u32, @truncate(try self.number(4))))),
-            0xd3 => @as(i64, @bitCast(try self.number(8))),
-            0xe0...0xff => @as(i8, @bitCast(first)),
-            else => self.wrongKind(),
-        };
-    }
-
-    /// A string's bytes, to be compared with what is declared.
-    pub fn key(self: *Reader) DecodeError![]const u8 {
-        const first = try self.byte();
-        const length = switch (first) {
-            0xa0...0xbf => first & 31,
-            0xd9 => try self.number(1),
-            0xda => try self.number(2),
-            0xdb => try self.number(4),
-            else => return self.wrongKind(),
-        };
-        return self.take(@intCast(length));
-    }
-
-    fn several(self: *Reader, few: u8, many: u8) DecodeError!usize {
-        const first = try self.byte();
-        if (first >= few and first < few + 16) return first & 15;
-        if (first == many) return @intCast(try self.number(2));
-        if (first == many + 1) return @intCast(try self.number(4));
-        return self.wrongKind();
-    }
-
-    /// Believes a count only as far as bytes are left.
-    fn believed(self: *Reader, count: usize, bytes_min: usize) DecodeError!usize {
-        if (count > (self.frame.len - self.at) / bytes_min) return self.refuse(error.Truncated, self.frame.len);
-        return count;
-    }
-
-    /// Memory for as many values: no more than a fixed multiple of the frame and a fixed rest.
-    fn hold(self: *Reader, comptime T: type, count: usize) DecodeError![]T {
-        const room = self.frame.len *| held_per_byte +| held_besides;
-        const held = self.held +| count *| @sizeOf(T);
-        if (held > room) return error.TooMuchMemory;
-        self.held = held;
-        return self.allocator.alloc(T, count);
-    }
-
-    fn exactly(self: *Reader, expected: usize) DecodeError!void {
-        const at = self.at;
-        if (try self.several(0x90, 0xdc) != expected) return self.refuse(error.WrongLength, at);
-    }
-
-    /// Begins a request's envelope and returns its tag.
-    pub fn request(self: *Reader) DecodeError![]const u8 {
-        try self.exactly(1);
-        return self.response();
-    }
-
-    /// Begins the envelope of a response, an item or an error, and returns its tag.
-    pub fn response(self: *Reader) DecodeError![]const u8 {
-        try self.exactly(2);
-        return self.key();
-    }
-};
-
-/// Appends values to a buffer of its own.
-pub const Writer = struct {
-    allocator: Allocator,
-    buffer: []u8 = &.{},
-    length: usize = 0,
-
-    pub fn deinit(self: *Writer) void {
-        self.allocator.free(self.buffer);
-        self.* = .{ .allocator = self.allocator };
-    }
-
-    /// What was written so far.
-    pub fn written(self: *const Writer) []const u8 {
-        return self.buffer[0..self.length];
-    }
-
-    /// Begins anew in the same buffer.
-    pub fn clear(self: *Writer) void {
-        self.length = 0;
-    }
-
-    pub fn append(self: *Writer, bytes: []const u8) EncodeError!void {
-        const end = self.length + bytes.len;
-        if (end > self.buffer.len) {
-            self.buffer = try self.allocator.realloc(self.buffer, @max(end, self.buffer.len * 2, 64));
-        }
-        @memcpy(self.buffer[self.length..end], bytes);
-        self.length = end;
-    }
-
-    pub fn byte(self: *Writer, value: u8) EncodeError!void {
-        return self.append(&.{value});
-    }
-
-    fn tagged(self: *Writer, tag: u8, comptime T: type, value: T) EncodeError!void {
-        var bytes: [1 + @sizeOf(T)]u8 = undefined;
-        bytes[0] = tag;
-        std.mem.writeInt(T, bytes[1..], value, .big);
-        return self.append(&bytes);
-    }
-
-    fn unsigned(self: *Writer, value: u64) EncodeError!void {
-        if (value < 0x80) return self.byte(@intCast(value));
-        if (value <= 0xff) return self.tagged(0xcc, u8, @intCast(value));
-        if (value <= 0xffff) return self.tagged(0xcd, u16, @intCast(value));
-        if (value <= 0xffffffff) return self.tagged(0xce, u32, @intCast(value));
-        return self.tagged(0xcf, u64, value);
-    }
-
-    fn signed(self: *Writer, value: i64) EncodeError!void {
-        if (value >= 0) return self.unsigned(@intCast(value));
-        if (value >= -32) return self.byte(@bitCast(@as(i8, @intCast(value))));
-        if (value >= std.math.minInt(i8)) return self.tagged(0xd0, i8, @intCast(value));
-        if (value >= std.math.minInt(i16)) return self.tagged(0xd1, i16, @intCast(value));
-        if (value >= std.math.minInt(i32)) return self.tagged(0xd2, i32, @intCast(value));
-        return self.tagged(0xd3, i64, value);
-    }
-
-    fn counted(self: *Writer, first: u8, length: usize) EncodeError!void {
-        if (length <= 0xff) return self.tagged(first, u8, @intCast(length));
-        if (length <= 0xffff) return self.tagged(first + 1, u16, @intCast(length));
-        return self.tagged(first + 2, u32, @intCast(length));
-    }
-
-    fn several(self: *Writer, few: u8, many: u8, count: usize) EncodeError!void {
-        if (count < 16) return self.byte(few | @as(u8, @intCast(count)));
-        if (count <= 0xffff) return self.tagged(many, u16, @intCast(count));
-        return self.tagged(many + 1, u32, @intCast(count));
-    }
-
-    /// A name that was declared; what a caller says goes through `String`.
-    pub fn string(self: *Writer, value: []const u8) EncodeError!void {
-        if (value.len < 32) {
-            try self.byte(0xa0 | @as(u8, @intCast(value.len)));
-        } else {
-            try self.counted(0xd9, value.len);
-        }
-        return self.append(value);
-    }
-
-    /// Begins a struct.
-    pub fn fields(self: *Writer, count: usize) EncodeError!void {
-        return self.several(0x80, 0xde, count);
-    }
-};
+pub const DecodeError = reading.DecodeError;
+pub const EncodeError = writing.EncodeError;
+pub const Reader = reading.Reader;
+pub const Writer = writing.Writer;
+pub const readable = writing.readable;
 
 pub const Boolean = struct {
     pub const T = bool;
@@ -241,7 +25,7 @@ pub const Boolean = struct {
         return switch (try reader.byte()) {
             0xc2 => false,
             0xc3 => true,
-            else => reader.wrongKind(),
+            else => reader.wrongType(),
         };
     }
 
@@ -273,7 +57,7 @@ pub const F32 = struct {
     pub const optional = false;
 
     pub fn read(reader: *Reader) DecodeError!f32 {
-        if (try reader.byte() != 0xca) return reader.wrongKind();
+        if (try reader.byte() != 0xca) return reader.wrongType();
         return @bitCast(@as(u32, @truncate(try reader.number(4))));
     }
 
@@ -292,7 +76,7 @@ pub const F64 = struct {
         return switch (try reader.byte()) {
             0xca => @as(f32, @bitCast(@as(u32, @truncate(try reader.number(4))))),
             0xcb => @bitCast(try reader.number(8)),
-            else => reader.wrongKind(),
+            else => reader.wrongType(),
         };
     }
 
@@ -300,22 +84,6 @@ pub const F64 = struct {
         return writer.tagged(0xcb, u64, if (std.math.isNan(value)) 0x7ff8000000000000 else @bitCast(value));
     }
 };
-
-/// Words for people, with U+FFFD for each byte that is no UTF-8, behind what the writer holds.
-pub fn readable(writer: *Writer, words: []const u8) EncodeError!void {
-    var at: usize = 0;
-    while (at < words.len) {
-        const size = characterSize(words[at..]);
-        try writer.append(if (size == 0) "\u{fffd}" else words[at..][0..size]);
-        at += @max(size, 1);
-    }
-}
-
-/// How many bytes the first character takes; none where they are no UTF-8.
-fn characterSize(text: []const u8) usize {
-    const size = std.unicode.utf8ByteSequenceLength(text[0]) catch return 0;
-    return if (size <= text.len and std.unicode.utf8ValidateSlice(text[0..size])) size else 0;
-}
 
 pub const String = struct {
     pub const T = []const u8;
@@ -343,7 +111,7 @@ pub const Bytes = struct {
             0xc4 => try reader.number(1),
             0xc5 => try reader.number(2),
             0xc6 => try reader.number(4),
-            else => return reader.wrongKind(),
+            else => return reader.wrongType(),
         };
         return reader.take(@intCast(length));
     }

@@ -3,11 +3,11 @@
 use super::{NOTICE, lines};
 use thalweg_wire::fault::Fault;
 
-/// Why a frame could not be read, as `crates/codegen/runtime/zig/messagepack.zig` has it.
+/// Why a frame could not be read, as `crates/codegen/runtime/zig/reader.zig` has it.
 const UNREAD: [&str; 12] = [
     "Truncated",
     "Trailing",
-    "WrongKind",
+    "WrongType",
     "OutOfRange",
     "NotUtf8",
     "WrongLength",

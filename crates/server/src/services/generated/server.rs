@@ -41,7 +41,7 @@ pub fn dispatch_unordered<H: LogHandler + ?Sized>(
 ) {
     match LogRequest::decode(frame) {
         Ok(request) => handle(handler, request, reply),
-        Err(wrong) => refuse(&mut *reply, "LogErrorResponse", &wrong),
+        Err(refusal) => refuse(&mut *reply, "LogErrorResponse", &refusal),
     }
 }
 

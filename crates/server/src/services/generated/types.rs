@@ -11,7 +11,7 @@
 
 use std::borrow::Cow;
 use thalweg_wire::messagepack::{
-    DecodeError, Fields, Message, Reader, Wrong, request_frame, response_frame, write,
+    DecodeError, DecodeErrorKind, Fields, Message, Reader, request_frame, response_frame, write,
 };
 use thalweg_wire::service::{self, Access, Fork};
 
@@ -60,7 +60,7 @@ impl<'a> Fields<'a> for Producer<'a> {
                 b"id" => reader.field(&mut id, "Producer.id", Reader::string)?,
                 b"epoch" => reader.field(&mut epoch, "Producer.epoch", Reader::u64)?,
                 b"sequence" => reader.field(&mut sequence, "Producer.sequence", Reader::u64)?,
-                _ => return Err(reader.refuse(Wrong::UnknownField, "Producer")),
+                _ => return Err(reader.refuse(DecodeErrorKind::UnknownField, "Producer")),
             }
         }
         Ok(Self {
@@ -107,7 +107,7 @@ impl<'a> Fields<'a> for Lifetime<'a> {
                 b"expiresAt" => reader.field(&mut expires_at, "Lifetime.expiresAt", |r| {
                     r.optional(Reader::string)
                 })?,
-                _ => return Err(reader.refuse(Wrong::UnknownField, "Lifetime")),
+                _ => return Err(reader.refuse(DecodeErrorKind::UnknownField, "Lifetime")),
             }
         }
         Ok(Self {
@@ -178,7 +178,7 @@ impl<'a> Fields<'a> for LogCreate<'a> {
                     reader.field(&mut data, "LogCreate.data", |r| r.optional(Reader::bytes))?
                 }
                 b"closed" => reader.field(&mut closed, "LogCreate.closed", Reader::boolean)?,
-                _ => return Err(reader.refuse(Wrong::UnknownField, "LogCreate")),
+                _ => return Err(reader.refuse(DecodeErrorKind::UnknownField, "LogCreate")),
             }
         }
         Ok(Self {
@@ -228,7 +228,7 @@ impl<'a> Fields<'a> for LogCreateResponse<'a> {
                     reader.field(&mut created, "LogCreateResponse.created", Reader::boolean)?
                 }
                 b"next" => reader.field(&mut next, "LogCreateResponse.next", Reader::string)?,
-                _ => return Err(reader.refuse(Wrong::UnknownField, "LogCreateResponse")),
+                _ => return Err(reader.refuse(DecodeErrorKind::UnknownField, "LogCreateResponse")),
             }
         }
         Ok(Self {
@@ -300,7 +300,7 @@ impl<'a> Fields<'a> for LogAppend<'a> {
                     r.optional(Producer::read)
                 })?,
                 b"close" => reader.field(&mut close, "LogAppend.close", Reader::boolean)?,
-                _ => return Err(reader.refuse(Wrong::UnknownField, "LogAppend")),
+                _ => return Err(reader.refuse(DecodeErrorKind::UnknownField, "LogAppend")),
             }
         }
         Ok(Self {
@@ -361,7 +361,7 @@ impl<'a> Fields<'a> for LogAppendResponse<'a> {
                 b"closed" => {
                     reader.field(&mut closed, "LogAppendResponse.closed", Reader::boolean)?
                 }
-                _ => return Err(reader.refuse(Wrong::UnknownField, "LogAppendResponse")),
+                _ => return Err(reader.refuse(DecodeErrorKind::UnknownField, "LogAppendResponse")),
             }
         }
         Ok(Self {
@@ -409,7 +409,7 @@ impl<'a> Fields<'a> for LogRead<'a> {
                 b"offset" => reader.field(&mut offset, "LogRead.offset", |r| {
                     r.optional(Reader::string)
                 })?,
-                _ => return Err(reader.refuse(Wrong::UnknownField, "LogRead")),
+                _ => return Err(reader.refuse(DecodeErrorKind::UnknownField, "LogRead")),
             }
         }
         Ok(Self {
@@ -472,7 +472,7 @@ impl<'a> Fields<'a> for LogReadResponse<'a> {
                 b"closed" => {
                     reader.field(&mut closed, "LogReadResponse.closed", Reader::boolean)?
                 }
-                _ => return Err(reader.refuse(Wrong::UnknownField, "LogReadResponse")),
+                _ => return Err(reader.refuse(DecodeErrorKind::UnknownField, "LogReadResponse")),
             }
         }
         Ok(Self {
@@ -521,7 +521,7 @@ impl<'a> Fields<'a> for LogTail<'a> {
                 b"offset" => reader.field(&mut offset, "LogTail.offset", |r| {
                     r.optional(Reader::string)
                 })?,
-                _ => return Err(reader.refuse(Wrong::UnknownField, "LogTail")),
+                _ => return Err(reader.refuse(DecodeErrorKind::UnknownField, "LogTail")),
             }
         }
         Ok(Self {
@@ -566,7 +566,7 @@ impl<'a> Fields<'a> for LogTailItem<'a> {
             match reader.key()? {
                 b"data" => reader.field(&mut data, "LogTailItem.data", Reader::bytes)?,
                 b"next" => reader.field(&mut next, "LogTailItem.next", Reader::string)?,
-                _ => return Err(reader.refuse(Wrong::UnknownField, "LogTailItem")),
+                _ => return Err(reader.refuse(DecodeErrorKind::UnknownField, "LogTailItem")),
             }
         }
         Ok(Self {
@@ -604,7 +604,7 @@ impl<'a> Fields<'a> for LogTailResponse<'a> {
         for _ in 0..reader.fields("LogTailResponse")? {
             match reader.key()? {
                 b"next" => reader.field(&mut next, "LogTailResponse.next", Reader::string)?,
-                _ => return Err(reader.refuse(Wrong::UnknownField, "LogTailResponse")),
+                _ => return Err(reader.refuse(DecodeErrorKind::UnknownField, "LogTailResponse")),
             }
         }
         Ok(Self {
@@ -641,7 +641,7 @@ impl<'a> Fields<'a> for LogHead<'a> {
         for _ in 0..reader.fields("LogHead")? {
             match reader.key()? {
                 b"name" => reader.field(&mut name, "LogHead.name", Reader::string)?,
-                _ => return Err(reader.refuse(Wrong::UnknownField, "LogHead")),
+                _ => return Err(reader.refuse(DecodeErrorKind::UnknownField, "LogHead")),
             }
         }
         Ok(Self {
@@ -698,7 +698,7 @@ impl<'a> Fields<'a> for LogHeadResponse<'a> {
                 b"closed" => {
                     reader.field(&mut closed, "LogHeadResponse.closed", Reader::boolean)?
                 }
-                _ => return Err(reader.refuse(Wrong::UnknownField, "LogHeadResponse")),
+                _ => return Err(reader.refuse(DecodeErrorKind::UnknownField, "LogHeadResponse")),
             }
         }
         Ok(Self {
@@ -767,7 +767,7 @@ impl<'a> Fields<'a> for LogFork<'a> {
                 b"lifetime" => reader.field(&mut lifetime, "LogFork.lifetime", |r| {
                     r.optional(Lifetime::read)
                 })?,
-                _ => return Err(reader.refuse(Wrong::UnknownField, "LogFork")),
+                _ => return Err(reader.refuse(DecodeErrorKind::UnknownField, "LogFork")),
             }
         }
         Ok(Self {
@@ -817,7 +817,7 @@ impl<'a> Fields<'a> for LogForkResponse<'a> {
                     reader.field(&mut created, "LogForkResponse.created", Reader::boolean)?
                 }
                 b"next" => reader.field(&mut next, "LogForkResponse.next", Reader::string)?,
-                _ => return Err(reader.refuse(Wrong::UnknownField, "LogForkResponse")),
+                _ => return Err(reader.refuse(DecodeErrorKind::UnknownField, "LogForkResponse")),
             }
         }
         Ok(Self {
@@ -855,7 +855,7 @@ impl<'a> Fields<'a> for LogRemove<'a> {
         for _ in 0..reader.fields("LogRemove")? {
             match reader.key()? {
                 b"name" => reader.field(&mut name, "LogRemove.name", Reader::string)?,
-                _ => return Err(reader.refuse(Wrong::UnknownField, "LogRemove")),
+                _ => return Err(reader.refuse(DecodeErrorKind::UnknownField, "LogRemove")),
             }
         }
         Ok(Self {
@@ -911,7 +911,7 @@ impl<'a> Fields<'a> for LogErrorResponse<'a> {
                 b"message" => {
                     reader.field(&mut message, "LogErrorResponse.message", Reader::string)?
                 }
-                _ => return Err(reader.refuse(Wrong::UnknownField, "LogErrorResponse")),
+                _ => return Err(reader.refuse(DecodeErrorKind::UnknownField, "LogErrorResponse")),
             }
         }
         Ok(Self {
@@ -956,7 +956,7 @@ impl<'a> LogRequest<'a> {
             b"LogHead" => Self::Head(LogHead::read(&mut reader)?),
             b"LogFork" => Self::Fork(LogFork::read(&mut reader)?),
             b"LogRemove" => Self::Remove(LogRemove::read(&mut reader)?),
-            _ => return Err(reader.refuse(Wrong::UnknownMessage, "frame")),
+            _ => return Err(reader.refuse(DecodeErrorKind::UnknownMessage, "frame")),
         };
         reader.finish()?;
         Ok(message)
@@ -1043,7 +1043,7 @@ impl<'a> LogResponse<'a> {
             b"LogForkResponse" => Self::ForkResponse(LogForkResponse::read(&mut reader)?),
             b"LogRemoveResponse" => Self::RemoveResponse(LogRemoveResponse::read(&mut reader)?),
             b"LogErrorResponse" => Self::ErrorResponse(LogErrorResponse::read(&mut reader)?),
-            _ => return Err(reader.refuse(Wrong::UnknownMessage, "frame")),
+            _ => return Err(reader.refuse(DecodeErrorKind::UnknownMessage, "frame")),
         };
         reader.finish()?;
         Ok(message)

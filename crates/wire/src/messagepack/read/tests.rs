@@ -2,8 +2,11 @@ use super::*;
 use crate::messagepack::write;
 use proptest::prelude::*;
 
-fn wrong<'a, T: std::fmt::Debug>(bytes: &'a [u8], read: impl FnOnce(&mut Reader<'a>) -> Read<T>) -> Wrong {
-    read(&mut Reader::new(bytes)).unwrap_err().wrong
+fn kind_of<'a, T: std::fmt::Debug>(
+    bytes: &'a [u8],
+    read: impl FnOnce(&mut Reader<'a>) -> Read<T>,
+) -> DecodeErrorKind {
+    read(&mut Reader::new(bytes)).unwrap_err().kind
 }
 
 #[test]
@@ -23,21 +26,24 @@ fn integers_of_any_width_are_taken_when_they_fit() {
         assert_eq!(Reader::new(five).i64(), Ok(5));
     }
     assert_eq!(Reader::new(&[0xff]).i8(), Ok(-1));
-    assert_eq!(wrong(&[0xff], Reader::u64), Wrong::Range);
-    assert_eq!(wrong(&[0xcc, 200], Reader::i8), Wrong::Range);
+    assert_eq!(kind_of(&[0xff], Reader::u64), DecodeErrorKind::Range);
+    assert_eq!(kind_of(&[0xcc, 200], Reader::i8), DecodeErrorKind::Range);
     let large = [0xcf, 0x80, 0, 0, 0, 0, 0, 0, 0];
-    assert_eq!(wrong(&large, Reader::i64), Wrong::Range);
+    assert_eq!(kind_of(&large, Reader::i64), DecodeErrorKind::Range);
     assert_eq!(Reader::new(&large).u64(), Ok(1 << 63));
-    assert_eq!(wrong(&[0xc0], Reader::u8), Wrong::Kind { expected: "an integer", found: 0xc0 });
+    assert_eq!(kind_of(&[0xc0], Reader::u8), DecodeErrorKind::Type { expected: "an integer", found: 0xc0 });
 }
 
 #[test]
 fn a_count_is_believed_only_as_far_as_bytes_are_left() {
     let huge = [0xdd, 0xff, 0xff, 0xff, 0xff, 0, 0];
-    assert_eq!(wrong(&huge, |r| r.list(1, Reader::u8)), Wrong::Truncated);
-    assert_eq!(wrong(&[0x93, 1, 2, 3], |r| r.list(2, Reader::u8)), Wrong::Truncated);
-    assert_eq!(wrong(&[0xdf, 0xff, 0xff, 0xff, 0xff], |r| r.map(1, Reader::u8)), Wrong::Truncated);
-    assert_eq!(wrong(&[0xc6, 0xff, 0xff, 0xff, 0xff, 0], Reader::bytes), Wrong::Truncated);
+    assert_eq!(kind_of(&huge, |r| r.list(1, Reader::u8)), DecodeErrorKind::Truncated);
+    assert_eq!(kind_of(&[0x93, 1, 2, 3], |r| r.list(2, Reader::u8)), DecodeErrorKind::Truncated);
+    assert_eq!(
+        kind_of(&[0xdf, 0xff, 0xff, 0xff, 0xff], |r| r.map(1, Reader::u8)),
+        DecodeErrorKind::Truncated
+    );
+    assert_eq!(kind_of(&[0xc6, 0xff, 0xff, 0xff, 0xff, 0], Reader::bytes), DecodeErrorKind::Truncated);
 }
 
 /// A value of one byte on the wire and 8 KiB in memory.
@@ -74,10 +80,10 @@ fn small_values_that_are_large_in_memory_are_held_only_so_far() {
     assert_eq!(Reader::new(&frame).list(1, large), Ok(vec![None; 2000]));
     let frame = absent(15_728_640);
     let error = Reader::new(&frame).list(1, large).unwrap_err();
-    assert_eq!((error.wrong, error.at), (Wrong::Memory, 5));
+    assert_eq!((error.kind, error.at), (DecodeErrorKind::Memory, 5));
     // What stands in several lists is counted together.
     let frame = [vec![0xdc, 0, 20], absent(1000).repeat(20)].concat();
-    assert_eq!(wrong(&frame, |r| r.list(1, |r| r.list(1, large))), Wrong::Memory);
+    assert_eq!(kind_of(&frame, |r| r.list(1, |r| r.list(1, large))), DecodeErrorKind::Memory);
     let frame = [vec![0x92], absent(1000).repeat(2)].concat();
     let lists = Reader::new(&frame).list(1, |r| r.list(1, large)).unwrap();
     assert_eq!(lists.iter().map(Vec::len).collect::<Vec<_>>(), [1000, 1000]);
@@ -95,23 +101,29 @@ fn a_maps_values_are_held_only_so_far() {
         frame
     };
     assert_eq!(Reader::new(&frame(1000)).map(1, large).unwrap().len(), 1000);
-    assert_eq!(wrong(&frame(u16::MAX), |r| r.map(1, large)), Wrong::Memory);
+    assert_eq!(kind_of(&frame(u16::MAX), |r| r.map(1, large)), DecodeErrorKind::Memory);
 }
 
 #[test]
 fn fixed_lengths_are_exact() {
     assert_eq!(Reader::new(&[0x92, 1, 2]).array::<u8, 2>(Reader::u8), Ok([1, 2]));
-    assert_eq!(wrong(&[0x91, 1], |r| r.array::<u8, 2>(Reader::u8)), Wrong::Length { expected: 2, found: 1 });
-    assert_eq!(wrong(&[0x92, 1], |r| r.array::<u8, 2>(Reader::u8)), Wrong::Truncated);
-    assert_eq!(wrong(&[0xc4, 1, 0], Reader::bin32), Wrong::Length { expected: 32, found: 1 });
+    assert_eq!(
+        kind_of(&[0x91, 1], |r| r.array::<u8, 2>(Reader::u8)),
+        DecodeErrorKind::Length { expected: 2, found: 1 }
+    );
+    assert_eq!(kind_of(&[0x92, 1], |r| r.array::<u8, 2>(Reader::u8)), DecodeErrorKind::Truncated);
+    assert_eq!(kind_of(&[0xc4, 1, 0], Reader::bin32), DecodeErrorKind::Length { expected: 32, found: 1 });
 }
 
 #[test]
 fn keys_come_once_and_strings_are_utf8() {
     let twice = [0x82, 0xa1, b'a', 1, 0xa1, b'a', 2];
-    assert_eq!(wrong(&twice, |r| r.map(1, Reader::u8)), Wrong::Duplicate);
-    assert_eq!(wrong(&[0xa1, 0xff], Reader::string), Wrong::Utf8);
-    assert_eq!(wrong(&[0xa1, b'a'], Reader::bytes), Wrong::Kind { expected: "bytes", found: 0xa1 });
+    assert_eq!(kind_of(&twice, |r| r.map(1, Reader::u8)), DecodeErrorKind::Duplicate);
+    assert_eq!(kind_of(&[0xa1, 0xff], Reader::string), DecodeErrorKind::Utf8);
+    assert_eq!(
+        kind_of(&[0xa1, b'a'], Reader::bytes),
+        DecodeErrorKind::Type { expected: "bytes", found: 0xa1 }
+    );
 }
 
 /// The encoding is the smallest there is, told apart from the one under test by its length alone.
@@ -158,7 +170,7 @@ fn a_word_that_no_enum_has_is_placed_where_it_begins() {
     Reader::new(b"\xa4calm").field(&mut slot, "Outer.mood", read).unwrap();
     assert_eq!(slot.take(), Some(7));
     let error = Reader::new(b"\xa4glad").field(&mut slot, "Outer.mood", read).unwrap_err();
-    assert_eq!((error.wrong, error.place, error.at), (Wrong::UnknownWord, "Outer.mood", 0));
+    assert_eq!((error.kind, error.place, error.at), (DecodeErrorKind::UnknownWord, "Outer.mood", 0));
 }
 
 proptest! {
