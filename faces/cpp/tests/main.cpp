@@ -6,6 +6,7 @@ int main() {
     try {
         tests::calls();
         tests::meetings();
+        tests::memory();
         tests::serving();
         tests::spawning();
         tests::remote();

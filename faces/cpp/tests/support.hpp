@@ -110,6 +110,7 @@ inline bool serves(thalweg::Client& client) {
 
 void calls();
 void meetings();
+void memory();
 void serving();
 void spawning();
 void remote();

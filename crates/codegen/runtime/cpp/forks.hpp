@@ -7,13 +7,10 @@
 
 #include "reply.hpp"
 
-#include <algorithm>
-#include <deque>
-#include <iterator>
+#include <list>
 #include <map>
 #include <mutex>
 #include <string>
-#include <vector>
 
 namespace thalweg::inline THALWEG_RUNTIME_NAMESPACE {
 
@@ -53,11 +50,15 @@ private:
         Run run;
     };
 
+    /// Calls go from list to list by their nodes, so nothing but an arrival needs memory: a turn ends in a destructor, where
+    /// nobody could be told that there is none.
+    using Calls = std::list<Waiting>;
+
     /// Who is at one fork, and who waits for it.
     struct Line {
         bool writing = false;
         std::size_t reads = 0;
-        std::deque<Waiting> waiting;
+        Calls waiting;
 
         [[nodiscard]] bool may(bool writes) const { return !writing && !(writes && reads > 0); }
         void begin(bool writes) { writes ? void(writing = true) : void(reads++); }
@@ -70,14 +71,16 @@ private:
         Executor executor;
 
         void wait(std::unique_ptr<Held> held, Run run) {
+            Calls call;
+            call.push_back({std::move(held), std::move(run)});
             std::unique_lock lock(mutex);
-            Line& line = lines[held->key_];
+            Line& line = lines[call.front().held->key_];
             // The calls that were in the way may have ended meanwhile.
-            line.waiting.push_back({std::move(held), std::move(run)});
+            line.waiting.splice(line.waiting.end(), call);
             go_on(line, std::move(lock));
         }
 
-        void leave(const Key& key, bool writes) {
+        void leave(const Key& key, bool writes) noexcept {
             std::unique_lock lock(mutex);
             const auto at = lines.find(key);
             if (at == lines.end()) return;
@@ -87,13 +90,13 @@ private:
         }
 
         /// Begins the calls that may begin.
-        void go_on(Line& line, std::unique_lock<std::mutex> lock) {
-            std::vector<Waiting> begun;
+        void go_on(Line& line, std::unique_lock<std::mutex> lock) noexcept {
+            Calls begun;
             while (!line.waiting.empty() && line.may(line.waiting.front().held->writes_)) {
-                line.begin(line.waiting.front().held->writes_);
-                line.waiting.front().held->entered_ = true;
-                begun.push_back(std::move(line.waiting.front()));
-                line.waiting.pop_front();
+                Held& next = *line.waiting.front().held;
+                line.begin(next.writes_);
+                next.entered_ = true;
+                begun.splice(begun.end(), line.waiting, line.waiting.begin());
             }
             lock.unlock();
             hand_out(std::move(begun));
@@ -101,43 +104,37 @@ private:
 
         /// Gives calls to their executors. What one does not take ends within this, and lets others begin: those are given from
         /// the same queue, and not from the depth of the stack.
-        static void hand_out(std::vector<Waiting> begun) {
-            static thread_local std::deque<Waiting>* under_way = nullptr;
-            std::deque<Waiting> queue;
-            const bool is_outermost = under_way == nullptr;
-            if (is_outermost) under_way = &queue;
-            std::move(begun.begin(), begun.end(), std::back_inserter(*under_way));
-            if (!is_outermost) return;
-            while (!queue.empty()) {
-                Waiting next = std::move(queue.front());
-                queue.pop_front();
+        static void hand_out(Calls begun) noexcept {
+            static thread_local Calls* under_way = nullptr;
+            if (under_way != nullptr) return under_way->splice(under_way->end(), begun);
+            under_way = &begun;
+            while (!begun.empty()) {
+                Waiting next = std::move(begun.front());
+                begun.pop_front();
                 give(std::move(next));
             }
             under_way = nullptr;
         }
 
-        static void give(Waiting next) {
+        static void give(Waiting next) noexcept {
             const std::shared_ptr<State> state = next.held->state_;
-            const auto call = std::make_shared<Waiting>(std::move(next));
             try {
+                const auto call = std::make_shared<Waiting>(std::move(next));
                 state->executor([call] {
                     // Nobody may wait any more by the time its turn has come.
                     if (call->held->cancelled()) return call->held.reset();
                     call->run(std::move(call->held));
                 });
             } catch (...) {
-                // The call ends as abandoned with its job.
+                // The call ends as abandoned with its job, or as it was if there was no memory for one.
             }
         }
 
         /// Nobody's turn comes any more: who waits is answered as abandoned.
-        void end() {
-            std::vector<Waiting> left;
+        void end() noexcept {
+            Calls left;
             const std::scoped_lock lock(mutex);
-            for (auto& [key, line] : lines) {
-                for (Waiting& each : line.waiting) left.push_back(std::move(each));
-                line.waiting.clear();
-            }
+            for (auto& [key, line] : lines) left.splice(left.end(), line.waiting);
         }
     };
 

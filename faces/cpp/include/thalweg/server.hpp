@@ -207,10 +207,16 @@ private:
         incoming.frame = FrameView(request.frame, request.length);
         if (request.deadline_ms >= 0) incoming.deadline = std::chrono::milliseconds(request.deadline_ms);
         incoming.alone = request.alone;
-        incoming.reply = std::make_unique<Answer>(request.reply);
+        // Dropped where there is no memory for what holds it: its caller is to hear of that.
+        std::unique_ptr<thalweg_reply, Drop> reply(request.reply);
+        incoming.reply = std::make_unique<Answer>(reply.get());
+        static_cast<void>(reply.release());
         return incoming;
     }
 
+    struct Drop {
+        void operator()(thalweg_reply* reply) const { thalweg_reply_drop(reply); }
+    };
     struct Close {
         void operator()(thalweg_server* server) const { thalweg_server_close(server); }
     };
