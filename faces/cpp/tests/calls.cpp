@@ -316,7 +316,7 @@ void told_of_the_end() {
 }
 
 /// Of what came in one turn, two callbacks throw: everybody is told all the same, because no descriptor tells of what is
-/// left, and what was thrown first comes out of the turn.
+/// left, what was thrown first comes out of the turn, and what was thrown then out of the next one.
 void callbacks_that_throw() {
     Frame answer;
     thalweg::response_frame(echo::EchoBytesResponse{.data = one_byte.data}, answer);
@@ -347,11 +347,21 @@ void callbacks_that_throw() {
             holds(turns == 0 || poll(&watched, 1, 60'000) == 1);
             try {
                 client.turn(Wait::poll());
+            } catch (const thalweg::Error& error) {
+                thrown += error.fault() == Fault::overloaded ? ", overloaded" : "";
             } catch (const std::runtime_error& error) {
                 thrown += error.what();
             }
         }
-        holds(heard == "first,second,third," && thrown == "out of a callback");
+        holds(heard == "first,second,third," && thrown.starts_with("out of a callback"));
+        for (int turns = 0; turns < 2; turns++) {
+            try {
+                client.turn(Wait::poll());
+            } catch (const thalweg::Error& error) {
+                thrown += error.fault() == Fault::overloaded ? ", overloaded" : "";
+            }
+        }
+        holds(thrown == "out of a callback, overloaded");
     }
 }
 

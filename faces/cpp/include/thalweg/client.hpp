@@ -127,9 +127,11 @@ public:
     void flush() { check(thalweg_client_flush(client_)); }
 
     /// Writes, waits, reads, and tells those who wait what came, by callback or by going on with a coroutine. Says of how
-    /// many things. What a callback throws first comes out of here, once the others were told. A callback may destroy this
-    /// client. A plain stream that is waited for meanwhile is kept up to a bound, then this throws Fault::overrun.
+    /// many things. What a callback throws comes out of here, once the others were told; where several throw, each next turn
+    /// throws one of those that are left before it does anything. A callback may destroy this client. A plain stream that is
+    /// waited for meanwhile is kept up to a bound, then this throws Fault::overrun.
     std::size_t turn(Wait wait) {
+        thrown_.rethrow();
         std::size_t told = tell();
         if (told > 0) return told;
         check(thalweg_client_turn(client_, wait.ms(), nullptr));
@@ -236,7 +238,7 @@ private:
         // A listener may destroy this client.
         const auto alive = alive_;
         // All are told, whichever throws: the descriptor says nothing of what was read and is left here.
-        FirstException thrown;
+        Exceptions thrown;
         std::size_t told = 0;
         for (bool comes = true; comes && *alive;) {
             thrown.keep([&] {
@@ -250,6 +252,10 @@ private:
                 told++;
                 tell(event);
             });
+        }
+        if (*alive) {
+            thrown_.take(std::move(thrown));
+            thrown_.rethrow();
         }
         thrown.rethrow();
         return told;
@@ -289,6 +295,8 @@ private:
     std::size_t kept_bytes_ = 0;
     std::optional<KeptEvent> received_;
     CallOptions next_call_;
+    /// What callbacks threw beside what came out of a turn.
+    Exceptions thrown_;
     std::unordered_map<std::uint64_t, std::shared_ptr<Listener>> listeners_;
     /// Falls with the client, for code that goes on after a callback.
     std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);

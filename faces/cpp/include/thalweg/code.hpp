@@ -14,6 +14,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace thalweg::inline THALWEG_RUNTIME_NAMESPACE {
 
@@ -33,25 +34,51 @@ constexpr std::uint64_t c_milliseconds(std::chrono::milliseconds time) {
     return time.count() > 0 ? static_cast<std::uint64_t>(time.count()) : 0;
 }
 
-/// The first exception of several calls in turn, rethrown once all were made; the others are dropped.
-class FirstException {
+/// What was thrown by calls that are all made, whichever of them throws: it comes out afterwards, one by one.
+class Exceptions {
 public:
-    /// Whether nothing was thrown this time.
+    /// Makes a call. Whether it threw nothing.
     template <class F> bool keep(F&& act) {
         try {
             std::forward<F>(act)();
             return true;
         } catch (...) {
-            if (!first_) first_ = std::current_exception();
+            put(std::current_exception());
             return false;
         }
     }
-    void rethrow() const {
-        if (first_) std::rethrow_exception(first_);
+    /// Takes over what others keep, behind its own.
+    void take(Exceptions&& others) {
+        if (others.first_) put(std::exchange(others.first_, nullptr));
+        for (auto& thrown : others.rest_) put(std::move(thrown));
+        others.rest_.clear();
+    }
+    /// Throws the first of those that are left, if one is.
+    void rethrow() {
+        if (!first_) return;
+        const std::exception_ptr thrown = std::exchange(first_, nullptr);
+        if (!rest_.empty()) {
+            first_ = std::move(rest_.front());
+            rest_.erase(rest_.begin());
+        }
+        std::rethrow_exception(thrown);
     }
 
 private:
+    void put(std::exception_ptr thrown) noexcept {
+        if (!first_) {
+            first_ = std::move(thrown);
+            return;
+        }
+        try {
+            rest_.push_back(std::move(thrown));
+        } catch (...) {
+            // Without memory for another, the first of them has to do.
+        }
+    }
+
     std::exception_ptr first_;
+    std::vector<std::exception_ptr> rest_;
 };
 
 /// How long a turn may wait: not at all, so long, or as long as it takes.

@@ -120,17 +120,23 @@ public:
         if (client_ != nullptr) check(thalweg_rpc_cancel(client_, call));
     }
 
-    /// Writes, waits, reads, and tells listeners what came; of how many calls. What a listener throws first comes out of here,
-    /// once the others were told. A listener may destroy this client.
+    /// Writes, waits, reads, and tells listeners what came; of how many calls. What a listener throws comes out of here, once
+    /// the others were told; where several throw, each next turn throws one of those that are left before it does anything. A
+    /// listener may destroy this client.
     std::size_t turn(Wait wait) {
+        thrown_.rethrow();
         check(thalweg_rpc_turn(handle(), wait.ms(), nullptr));
         const auto alive = alive_;
-        FirstException thrown;
+        Exceptions thrown;
         std::size_t told = 0;
         for (thalweg_rpc_done done{}; *alive; told++) {
             check(thalweg_rpc_next(handle(), &done));
             if (done.call == 0) break;
             thrown.keep([&] { tell(done); });
+        }
+        if (*alive) {
+            thrown_.take(std::move(thrown));
+            thrown_.rethrow();
         }
         thrown.rethrow();
         return told;
@@ -195,6 +201,8 @@ private:
 
     thalweg_rpc* client_ = nullptr;
     std::unordered_map<std::uint64_t, Listener> listeners_;
+    /// What listeners threw beside what came out of a turn.
+    Exceptions thrown_;
     /// Falls with the client, for a turn whose listener destroyed it.
     std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };

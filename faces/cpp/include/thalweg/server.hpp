@@ -92,8 +92,10 @@ public:
     }
 
     /// Reads, writes, waits; then hands what came to `handle(Incoming)`. Says how many requests that were. What it throws
-    /// first comes out of here, once the others were handed out.
+    /// comes out of here, once the others were handed out; where it throws several times, each next turn throws one of those
+    /// that are left before it does anything.
     template <class F> std::size_t turn(Wait wait, F&& handle) {
+        thrown_.rethrow();
         // Of a turn that a handler takes: what came with its own request.
         const std::size_t left = hand_out(handle);
         check(thalweg_server_turn(server_.get(), (left > 0 ? Wait::poll() : wait).ms(), nullptr));
@@ -150,7 +152,7 @@ private:
     template <class F> struct HandlerCall {
         std::remove_reference_t<F>& call;
         Stopper stopper;
-        FirstException thrown;
+        Exceptions thrown;
 
         template <class G> void guard(G&& act) noexcept {
             if (!thrown.keep(act)) stopper.stop();
@@ -189,15 +191,14 @@ private:
 
     template <class F> std::size_t hand_out(F& handle) {
         // To the end, whatever is thrown: only then do answers leave, and does the descriptor tell of what comes.
-        FirstException thrown;
         std::size_t count = 0;
         for (;; count++) {
             thalweg_request request{};
             check(thalweg_server_next(server_.get(), &request));
             if (request.reply == nullptr) break;
-            thrown.keep([&] { handle(taken(request)); });
+            thrown_.keep([&] { handle(taken(request)); });
         }
-        thrown.rethrow();
+        thrown_.rethrow();
         return count;
     }
 
@@ -221,6 +222,8 @@ private:
         void operator()(thalweg_server* server) const { thalweg_server_close(server); }
     };
     std::unique_ptr<thalweg_server, Close> server_;
+    /// What handlers threw beside what came out of a turn.
+    Exceptions thrown_;
     /// The library's own where none is given.
     std::string error_tag_ = "ErrorResponse";
 };
