@@ -1,5 +1,7 @@
 //! Connections, what goes over them, and what waits for one.
 
+mod waiting;
+
 use super::answer::{Answers, Completion};
 use super::connection::{Connection, KEPT_BYTES, Step};
 use super::exchange::{Exchange, never_sent};
@@ -18,6 +20,7 @@ use thalweg_sys::epoll::Watch;
 use thalweg_sys::nested::Nested;
 use thalweg_sys::socket::SLEEP_MAX;
 use thalweg_wire::fault::Fault;
+use waiting::Waiting;
 
 /// A connection that was silent for longer than this is checked before it is used again. For a caller that
 /// makes one call after the other a check would cost one more system call each; after a pause that does not
@@ -31,7 +34,7 @@ pub(crate) struct Pool {
     targets: Targets,
     connections: Vec<Connection>,
     /// What waits for a connection to be free.
-    queue: VecDeque<(SiteId, Exchange)>,
+    waiting: Waiting,
     done: VecDeque<Completion>,
     /// What a foreign loop watches, once it or a wait of ours needed it.
     nested: Option<Nested>,
@@ -50,7 +53,7 @@ impl Pool {
             options,
             targets: Targets::default(),
             connections: Vec::new(),
-            queue: VecDeque::new(),
+            waiting: Waiting::default(),
             done: VecDeque::new(),
             nested: None,
             pace: Pace::new(QUICK_NS),
@@ -62,9 +65,8 @@ impl Pool {
     }
 
     pub(crate) fn target(&mut self, url: &str) -> Result<Target, Failure> {
-        let (connections, queue) = (&self.connections, &self.queue);
-        let busy =
-            || connections.iter().map(|of| of.site).chain(queue.iter().map(|(site, _)| *site)).collect();
+        let (connections, waiting) = (&self.connections, &self.waiting);
+        let busy = || connections.iter().map(|of| of.site).chain(waiting.sites()).collect();
         self.targets.with(url, self.options.token.as_ref(), self.options.targets_max, busy)
     }
 
@@ -109,7 +111,7 @@ impl Pool {
         if self.connections.iter().filter(|known| known.site == site).count() >= self.options.connections_max
         {
             self.statistics.waits += 1;
-            self.queue.push_back((site, exchange));
+            self.waiting.add(site, exchange);
             return true;
         }
         match Connection::dial(site, self.targets.sites.addresses(site), exchange) {
@@ -184,7 +186,7 @@ impl Pool {
     /// goes.
     fn free(&mut self, site: SiteId) {
         // Where one cannot even begin to connect, the next is tried: nothing else would come back to it.
-        while let Some(exchange) = self.next_waiting(site) {
+        while let Some(exchange) = self.waiting.take_for(site) {
             let waited = self.statistics.waits;
             let is_under_way = self.start(site, exchange, Instant::now());
             // One that goes on waiting is counted once.
@@ -199,11 +201,6 @@ impl Pool {
             let Some((longest, _)) = idle.min_by_key(|(_, known)| known.idle_since) else { return };
             self.drop_connection(longest);
         }
-    }
-
-    fn next_waiting(&mut self, site: SiteId) -> Option<Exchange> {
-        let index = self.queue.iter().position(|(to, _)| *to == site)?;
-        self.queue.remove(index).map(|(_, exchange)| exchange)
     }
 
     /// Drops a kept connection that the server turned out to have closed. It said nothing of it, so those
@@ -221,7 +218,7 @@ impl Pool {
     /// Whether an exchange is under way, or what came of it is still to be taken.
     pub(crate) fn knows(&self, name: CallId) -> bool {
         self.done.iter().any(|done| done.call == name)
-            || self.queue.iter().any(|(_, exchange)| exchange.name == name)
+            || self.waiting.contains(name)
             || self.connections.iter().any(|known| known.carries.as_ref().is_some_and(|e| e.name == name))
     }
 
@@ -359,17 +356,21 @@ impl Pool {
 
     /// Ends what was waited for long enough, and what was idle for long enough.
     fn expire(&mut self) {
+        let now = Instant::now();
         // What waits goes first: what others leave behind is not for what is over.
-        while let Some(index) = self.queue.iter().position(|(_, exchange)| exchange.is_overdue()) {
-            if let Some((_, exchange)) = self.queue.remove(index) {
-                self.finish(exchange, Err(never_sent("no connection was free in time")));
-            }
+        while let Some(exchange) = self.waiting.take_overdue(now) {
+            self.finish(exchange, Err(never_sent("no connection was free in time")));
         }
-        while let Some(index) = self.connections.iter().position(|known| match &known.carries {
-            Some(exchange) => exchange.is_overdue(),
-            None => known.idle_since.elapsed() >= self.options.idle_for,
-        }) {
-            let connection = &mut self.connections[index];
+        // From the last to the first: of those that are left none is passed over where others are taken out.
+        for index in (0..self.connections.len()).rev() {
+            let Some(connection) = self.connections.get_mut(index) else { continue };
+            let is_over = match &connection.carries {
+                Some(exchange) => exchange.until.is_some_and(|until| until <= now),
+                None => now.saturating_duration_since(connection.idle_since) >= self.options.idle_for,
+            };
+            if !is_over {
+                continue;
+            }
             let (site, exchange) = (connection.site, connection.carries.take());
             let failure = connection.overdue();
             // Its answer would have no receiver.
@@ -387,7 +388,7 @@ impl Pool {
             Some(exchange) => exchange.until.into_iter().chain(known.wakes_at()).min(),
             None => known.idle_since.checked_add(self.options.idle_for),
         });
-        carried.chain(self.queue.iter().filter_map(|(_, exchange)| exchange.until)).min()
+        carried.chain(self.waiting.next_end()).min()
     }
 
     fn nest(&mut self) -> Result<(), Failure> {
@@ -433,7 +434,7 @@ impl Pool {
             self.drop_connection(index);
             self.free(site);
         }
-        self.queue.retain(|(_, exchange)| exchange.name != name);
+        self.waiting.remove(name);
         self.done.retain(|done| done.call != name);
     }
 
@@ -444,7 +445,7 @@ impl Pool {
                 self.finish(exchange, Err(failure.clone()));
             }
         }
-        while let Some((_, exchange)) = self.queue.pop_front() {
+        while let Some(exchange) = self.waiting.take_first() {
             self.finish(exchange, Err(failure.clone()));
         }
     }
@@ -457,7 +458,7 @@ impl Pool {
     }
 
     pub(crate) fn in_flight(&self) -> usize {
-        self.queue.len() + self.connections.iter().filter(|known| known.carries.is_some()).count()
+        self.waiting.len() + self.connections.iter().filter(|known| known.carries.is_some()).count()
     }
 
     pub(crate) fn statistics(&self) -> Statistics {

@@ -25,10 +25,10 @@ fn what_waits_is_not_forgotten_where_nothing_can_be_dialed() {
         let name = CallId::from_number(number);
         let ask = Ask::one("m", "");
         let exchange = Exchange::new(name, number, &resolved, &ask, None, Vec::new()).unwrap();
-        pool.queue.push_back((site, exchange));
+        pool.waiting.add(site, exchange);
     }
     pool.free(site);
-    assert_eq!((pool.queue.len(), pool.done.len(), pool.in_flight()), (0, 3, 0));
+    assert_eq!((pool.waiting.len(), pool.done.len(), pool.in_flight()), (0, 3, 0));
 }
 
 /// A client of a host with these addresses, as if its name had resolved to them.
@@ -147,7 +147,7 @@ fn a_token_is_not_printed_with_what_it_goes_in() {
     let ask = Ask::one("m", "");
     let exchange = Exchange::new(CallId::from_number(1), 1, &resolved, &ask, None, Vec::new()).unwrap();
     pool.room.clone_from(&exchange.text);
-    pool.queue.push_back((site, exchange));
+    pool.waiting.add(site, exchange);
     let printed = format!("{pool:?}");
     // Memory is printed as numbers.
     let numbers = format!("{:?}", token.as_bytes());
@@ -196,15 +196,14 @@ fn what_a_call_is_under_way_to_or_waits_for_is_not_dropped() {
     for _ in 0..2 {
         pool.begin(busy, &Ask::one("m", "")).unwrap();
     }
-    assert_eq!((pool.connections.len(), pool.queue.len()), (1, 1));
+    assert_eq!((pool.connections.len(), pool.waiting.len()), (1, 1));
     for number in 0..50 {
         // At the same host under another name, and elsewhere.
         pool.target(&format!("http://{address}/{number}")).unwrap();
         pool.target(&format!("http://127.0.1.{number}:9/x")).unwrap();
         assert!(pool.targets.len() <= 3);
     }
-    let sites: Vec<_> =
-        pool.connections.iter().map(|of| of.site).chain(pool.queue.iter().map(|of| of.0)).collect();
+    let sites: Vec<_> = pool.connections.iter().map(|of| of.site).chain(pool.waiting.sites()).collect();
     for site in sites {
         assert_eq!(pool.targets.sites.addresses(site), [address]);
     }
