@@ -286,7 +286,7 @@ fn calls() !void {
     const refused = try client.aliases(arena, .{ .sequence_number = 1, .digest = digest, .chain = &.{} });
     try equal(refused.refused, "Unprepared");
     var numbers: types.EchoNumbers = undefined;
-    inline for (@typeInfo(types.EchoNumbers).@"struct".fields) |field| @field(numbers, field.name) = 0;
+    inline for (comptime std.meta.fieldNames(types.EchoNumbers)) |name| @field(numbers, name) = 0;
     try equal((try client.numbers(arena, numbers)).refused, "caf\u{e9}, caf\u{fffd}, \u{fffd}\u{fffd}\u{fffd}");
     const places = (try types.EchoRequestCodec.decode(arena, named("echo_places_request"))).places;
     try equal((try client.places(arena, places)).refused, "NotUtf8");

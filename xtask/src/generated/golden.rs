@@ -56,6 +56,27 @@ const FLOWING: &str = r#"{
 }
 "#;
 
+/// Has each codec of a service's types compiled. Declarations are names to the newest Zig, structs to others.
+const EVERY_CODEC: &str = r#"const std = @import("std");
+
+comptime {
+    @setEvalBranchQuota(1_000_000);
+    const types = @import("all").types;
+    for (std.meta.declarations(types)) |decl| {
+        const of = @field(types, if (@TypeOf(decl) == [:0]const u8) decl else decl.name);
+        if (@TypeOf(of) != type or @typeInfo(of) != .@"struct") continue;
+        if (@hasDecl(of, "write")) {
+            _ = &of.read;
+            _ = &of.write;
+        }
+        if (@hasDecl(of, "encode")) {
+            _ = &of.decode;
+            _ = &of.encode;
+        }
+    }
+}
+"#;
+
 /// What ends a line, is not shown or is refused in some language's comments.
 const AWKWARD: &str = "its\tend\r\u{2028}\u{2029}#\u{b}\u{c}\u{7}\0\u{85}\u{202e}\u{2066}";
 
@@ -259,55 +280,52 @@ impl Bench {
         runtimes::judge(tally, &self.work, services)
     }
 
+    /// By the compiler that the outcomes are compared with, and by the newest, which has others' library.
     fn zig(&self, tally: &mut Tally) -> Result<(), String> {
-        let zig = || {
-            let mut command = Command::new(cache().join("golden-python/bin/python"));
-            command.args(["-m", "ziglang"]).current_dir(&self.work);
-            command
-        };
         let compiled = self.compiled("zig").map(|(_, folder)| folder);
         for folder in [self.generated("zig"), self.judge("zig")].into_iter().chain(compiled) {
-            passes(tally, "zig: fmt", zig().args(["fmt", "--check"]).arg(folder))?;
+            // The newest lays code out differently.
+            passes(tally, "zig: fmt", self.zig_of("golden-python").args(["fmt", "--check"]).arg(folder))?;
         }
         write(&self.work.join("frames.zig"), &frames_in_zig(&self.frames())?)?;
+        let newest = self.zig_by("zig-highest", "Debug", tally)?;
+        let outcomes = self.zig_by("golden-python", "ReleaseSafe", tally)?;
+        tally
+            .check(newest == outcomes, || "zig: the newest compiler reads a mutation differently".to_owned());
+        write(&self.outcomes("zig"), &outcomes)
+    }
+
+    fn zig_of(&self, compiler: &str) -> Command {
+        let mut command = Command::new(cache().join(compiler).join("bin/python"));
+        command.args(["-m", "ziglang"]).current_dir(&self.work);
+        command
+    }
+
+    /// Judges with one compiler, and returns the outcomes.
+    fn zig_by(&self, compiler: &str, optimized: &str, tally: &mut Tally) -> Result<String, String> {
         let module = |name: &str, path: PathBuf| format!("-M{name}={}", path.display());
-        let mut build = zig();
-        build.args([
-            "build-exe",
-            "-O",
-            "ReleaseSafe",
-            "--name",
-            "golden-zig",
-            "--dep",
-            "echo",
-            "--dep",
-            "frames",
-        ]);
+        let program = format!("golden-zig-{compiler}");
+        let mut build = self.zig_of(compiler);
+        build.args(["build-exe", "-O", optimized, "--name", &program, "--dep", "echo", "--dep", "frames"]);
         build.arg(module("root", self.judge("zig/golden.zig")));
         build.arg(module("echo", self.generated("zig").join("echo.zig")));
         build.arg(module("frames", self.work.join("frames.zig")));
-        passes(tally, "zig: build", &mut build)?;
-        let output = start(&mut Command::new(self.work.join("golden-zig")))?;
+        passes(tally, &format!("{compiler}: build"), &mut build)?;
+        let output = start(&mut Command::new(self.work.join(&program)))?;
         let text = String::from_utf8_lossy(&output.stderr).into_owned();
         let is_outcome = |line: &&str| *line == "-" || line.bytes().all(|byte| byte.is_ascii_hexdigit());
         let outcomes: String = text.lines().filter(is_outcome).map(|line| format!("{line}\n")).collect();
-        write(&self.outcomes("zig"), &outcomes)?;
         let rest: Vec<&str> = text.lines().filter(|line| !is_outcome(line)).collect();
         count(tally, "golden-zig", &rest.join("\n"), output.status.success());
-        let every = "comptime {\n    @setEvalBranchQuota(1_000_000);\n    const types = @import(\"all\").types;\n    \
-                     for (@typeInfo(types).@\"struct\".decls) |decl| {\n        const of = @field(types, decl.name);\n        \
-                     if (@TypeOf(of) != type or @typeInfo(of) != .@\"struct\") continue;\n        \
-                     if (@hasDecl(of, \"write\")) {\n            _ = &of.read;\n            _ = &of.write;\n        }\n        \
-                     if (@hasDecl(of, \"encode\")) {\n            _ = &of.decode;\n            _ = &of.encode;\n        }\n    }\n}\n";
         for (service, folder) in self.compiled("zig") {
             let source = self.work.join(service).join("all.zig");
-            write(&source, every)?;
-            let mut build = zig();
+            write(&source, EVERY_CODEC)?;
+            let mut build = self.zig_of(compiler);
             build.args(["build-obj", "-fno-emit-bin", "--dep", "all"]).arg(module("root", source));
             build.arg(module("all", folder.join(format!("{service}.zig"))));
-            passes(tally, &format!("zig: {service} compile"), &mut build)?;
+            passes(tally, &format!("{compiler}: {service} compile"), &mut build)?;
         }
-        Ok(())
+        Ok(outcomes)
     }
 
     fn erlang(&self, tally: &mut Tally) -> Result<(), String> {
