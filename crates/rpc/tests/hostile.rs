@@ -205,11 +205,18 @@ fn ns_for_a_long_answer(long: usize, short: usize) -> u64 {
 
 #[test]
 fn a_notification_that_the_server_refused_is_no_success() {
-    let server = Running::start(ServerOptions::default());
-    let mut client = Client::new(&server.url(), patient()).unwrap();
-    let failure = failed(client.notify("Same", "[1").unwrap_err());
+    let says = r#"{"jsonrpc":"2.0","error":{"code":-32700,"message":"no JSON"},"id":null}"#;
+    let url = serves(move |mut stream| {
+        hear(&mut stream);
+        let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", says.len());
+        stream.write_all(format!("{head}{says}").as_bytes()).unwrap();
+        stay(stream);
+    });
+    let failure = failed(Client::new(&url, patient()).unwrap().notify("Same", "[1]").unwrap_err());
     assert_eq!((failure.fault, failure.retry()), (Fault::BadRequest, Retry::Never));
     assert!(failure.detail.contains("-32700"), "{failure}");
+    let server = Running::start(ServerOptions::default());
+    let mut client = Client::new(&server.url(), patient()).unwrap();
     let many = [("Same", "[1]"); 1_001];
     let ask = Ask { calls: &many, is_batch: true, notifies: true, ..Ask::default() };
     assert_eq!(failed(client.ask(&ask).map(drop).unwrap_err()).fault, Fault::BadRequest);

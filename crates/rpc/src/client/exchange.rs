@@ -2,10 +2,11 @@
 
 use super::options::Ask;
 use super::target::ResolvedUrl;
+use std::fmt;
 use std::time::Instant;
 use thalweg_service::{CallId, Error as Failure};
 use thalweg_wire::fault::Fault;
-use thalweg_wire::json::write as json;
+use thalweg_wire::json::{Kind, Text, write as json};
 use thalweg_wire::jsonrpc::write;
 
 /// Digits that a body's length may have.
@@ -42,11 +43,7 @@ impl Exchange {
         if count == 0 || (count > 1 && !ask.is_batch) {
             return Err(Failure::new(Fault::BadArgument, "one call, or a batch of at least one"));
         }
-        let wrong =
-            |(_, params): (&str, &str)| !params.is_empty() && !params.trim_start().starts_with(['[', '{']);
-        if ask.all().any(wrong) {
-            return Err(Failure::new(Fault::BadArgument, "parameters are a JSON array or object, or empty"));
-        }
+        ask.all().try_for_each(|(method, params)| check_params(method, params))?;
         text.clear();
         text.extend_from_slice(&resolved.head);
         // The length is put in once it is known: as many digits as it may have, blanks where it has fewer.
@@ -84,6 +81,27 @@ impl Exchange {
     }
 }
 
+/// Refuses parameters that would not stay within their place in a request: what ended them early would go on
+/// as members of the request itself, a method among them.
+fn check_params(method: &str, params: &str) -> Result<(), Failure> {
+    if params.is_empty() {
+        return Ok(());
+    }
+    let mut text = Text::new(params);
+    let refuse = |why: &dyn fmt::Display| {
+        let what = format!("the parameters of {method} are to be a JSON array or object, or empty: {why}");
+        Err(Failure::new(Fault::BadArgument, what))
+    };
+    match text.kind() {
+        Ok(Kind::Array | Kind::Object) => match text.value().and_then(|_| text.finish()) {
+            Ok(()) => Ok(()),
+            Err(syntax) => refuse(&syntax),
+        },
+        Ok(kind) => refuse(&format_args!("they are {}", kind.phrase())),
+        Err(syntax) => refuse(&syntax),
+    }
+}
+
 /// The failure of a call that was never sent, so that repeating it does nothing twice.
 pub(crate) fn never_sent(what: &str) -> Failure {
     Failure::new(Fault::ConnectTimeout, what)
@@ -92,6 +110,36 @@ pub(crate) fn never_sent(what: &str) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Whatever stands in its parameters, a request asks for the method that its caller named.
+    #[test]
+    fn parameters_that_are_not_one_array_or_object_are_refused() {
+        let resolved = ResolvedUrl::of("http://127.0.0.1:1/x", None).unwrap();
+        let put = |params: &str| {
+            let ask = Ask::one("Get", params);
+            Exchange::new(CallId::from_number(1), 1, &resolved, &ask, None, Vec::new())
+        };
+        for params in ["", "[]", " {\"a\": [1, {}]}\n", "[18446744073709551616, 1e400, \"\\u0041\"]"] {
+            assert!(put(params).is_ok(), "{params}");
+        }
+        for (params, says) in [
+            ("[1],\"method\":\"Drop\"", "something behind the value at byte 3"),
+            ("{},\"id\":7,\"x\":{}", "something behind the value at byte 2"),
+            ("[1", "at byte 2"),
+            ("[NaN]", "at byte 1"),
+            ("{'a': 1}", "at byte 1"),
+            ("[1] [2]", "at byte 4"),
+            ("1", "they are a number"),
+            ("null", "they are null"),
+            (" ", "at byte 1"),
+            ("\u{a0}[1]", "at byte 0"),
+        ] {
+            let failure = put(params).unwrap_err();
+            assert_eq!(failure.fault, Fault::BadArgument);
+            let what = failure.to_string();
+            assert!(what.contains("parameters of Get") && what.contains(says), "{params}: {what}");
+        }
+    }
 
     #[test]
     fn a_length_stands_in_front_of_its_body_with_blanks_for_the_digits_that_it_has_not() {
