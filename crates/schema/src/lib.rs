@@ -10,6 +10,7 @@
 mod canonical;
 pub mod casing;
 mod check;
+mod elsewhere;
 mod index;
 mod jsonc;
 mod model;

@@ -1,6 +1,8 @@
 //! The notation of types: a leaf or `map<T>`, then any of `?`, `[]`, `[N]`, read from left to right. Owns the
 //! grammar; never knows which names are declared.
 
+use crate::elsewhere;
+
 /// A reference as it was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Reference {
@@ -49,16 +51,24 @@ fn read(text: &str, at: &mut usize, depth: usize) -> Result<Reference, Reference
     let length =
         text[start..].find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(text.len() - start);
     if length == 0 {
-        return Err(wrong(start, "a type's name is missing here", NOTATION));
+        let hint = elsewhere::in_front(&text[start..]).unwrap_or(NOTATION);
+        return Err(wrong(start, "a type's name is missing here", hint));
     }
     *at += length;
     let name = &text[start..*at];
     let mut reference = if text[*at..].starts_with('<') {
         if name != "map" {
-            return Err(wrong(start, format!("{name}<…>: only map takes a type"), "write map<T>"));
+            return Err(wrong(start, format!("{name}<…>: only map takes a type"), elsewhere::made_by(name)));
         }
         *at += 1;
         let item = read(text, at, depth + 1)?;
+        if text[*at..].starts_with(',') {
+            return Err(wrong(
+                *at,
+                "map takes one type: its keys are strings",
+                "write map<T>, T of the values",
+            ));
+        }
         if !text[*at..].starts_with('>') {
             return Err(wrong(*at, "map<… is never closed", "add >"));
         }

@@ -2,6 +2,7 @@
 
 use super::Check;
 use super::declared::Declaration;
+use crate::elsewhere;
 use crate::jsonc::{Member, Value};
 use crate::model::{Alias, Enum, Int, Struct, Type};
 use crate::problem::did_you_mean_or;
@@ -37,6 +38,9 @@ fn alias_hint(name: &str, text: &str) -> String {
         return format!(
             "an alias stands for one leaf: declare \"{stem}\", and write {name}{suffixes} where it is used"
         );
+    }
+    if let Some(hint) = elsewhere::named(text) {
+        return hint;
     }
     let leaves = LEAVES.iter().map(|(name, _)| *name);
     did_you_mean_or(text, leaves, "an alias stands for one leaf, without suffixes")

@@ -4,7 +4,8 @@ use super::Check;
 use super::declare::{LEAVES, leaf};
 use super::declared::Declaration;
 use crate::casing::{camel, pascal, snake};
-use crate::jsonc::{Node, Span};
+use crate::elsewhere;
+use crate::jsonc::{Node, Span, Value};
 use crate::model::{Field, Type};
 use crate::reference::{self, Reference};
 use std::collections::BTreeMap;
@@ -19,7 +20,7 @@ impl Check {
         let mut fields = Vec::new();
         for member in members {
             self.field_name(&member.key, member.key_span);
-            if let Some(text) = self.string(&member.node, "a field's type")
+            if let Some(text) = self.type_text(&member.node)
                 && let Some(of) = self.reference(text, member.node.span)
             {
                 fields.push(Field { name: member.key.clone(), doc: member.doc.clone(), of });
@@ -28,6 +29,17 @@ impl Check {
         let names: Vec<(&str, Span)> = members.iter().map(|m| (m.key.as_str(), m.key_span)).collect();
         self.apart(&names, "fields");
         fields
+    }
+
+    /// A field's type as it is written.
+    fn type_text<'n>(&mut self, node: &'n Node) -> Option<&'n str> {
+        let hint = match &node.value {
+            Value::Array(_) => "a list is written \"T[]\"",
+            Value::Object(_) => "declare it in types, and write its name here",
+            _ => return self.string(node, "a field's type"),
+        };
+        self.wrong(node.span, format!("a field's type is a string, not {}", node.value.kind()), hint);
+        None
     }
 
     /// Refuses two names that become one identifier in some language, as `x_1` and `x1` do: no capital parts
@@ -84,16 +96,17 @@ impl Check {
         if self.places.first(name).is_some() {
             return None;
         }
-        let hint = match name {
-            "map" => "say of what: map<T>".to_owned(),
-            "int" | "integer" | "number" => "say how wide: u32, i64, f64".to_owned(),
-            "str" | "text" => "did you mean \"string\"?".to_owned(),
-            _ => {
-                let declared = self.places.iter().map(|(name, _)| name.as_str());
-                let known = declared.chain(LEAVES.iter().map(|(name, _)| *name));
-                self.suggestions.hint(name, known, "declare it in types, enums or aliases")
-            }
+        let is_near = |declared: &str| declared.eq_ignore_ascii_case(name);
+        let elsewhere = match name {
+            "map" => Some("say of what: map<T>".to_owned()),
+            _ if self.places.iter().any(|(declared, _)| is_near(declared)) => None,
+            _ => elsewhere::named(name),
         };
+        let hint = elsewhere.unwrap_or_else(|| {
+            let declared = self.places.iter().map(|(name, _)| name.as_str());
+            let known = declared.chain(LEAVES.iter().map(|(name, _)| *name));
+            self.suggestions.hint(name, known, "declare it in types, enums or aliases")
+        });
         let place = Span { start: at.start + 1 + offset, end: at.end };
         self.wrong(place, format!("no type is called {name}"), hint);
         None

@@ -76,6 +76,35 @@ fn declarations_are_checked() {
     broken(&types("\"enums\": { \"Mood\": [\"nil\", \"and\"] },"), "\"and\"", "reserved in C++");
 }
 
+/// Who writes a type as another notation has it is told how it is written here.
+#[test]
+fn the_types_of_other_notations_are_known() {
+    for (written, place, hint) in [
+        ("int32", "int32", "an integer of 32 bits is \"i32\""),
+        ("uint64[]", "uint64", "an integer of 64 bits without a sign is \"u64\""),
+        ("u128", "u128", "64 bits"),
+        ("float", "float", "\"f32\" or \"f64\""),
+        ("double", "double", "\"f64\""),
+        ("char", "char", "\"string\""),
+        ("bytes32", "bytes32", "\"bin32\""),
+        ("list<u8>", "list<", "T[]"),
+        ("Vec<u8>", "Vec<", "T[]"),
+        ("Option<u8>", "Option<", "T?"),
+        ("map<string,u8>", ",u8>", "keys are strings"),
+        ("?u8", "?u8", "behind its type"),
+        ("[u8]", "[u8]", "behind its type"),
+    ] {
+        broken(&request(&format!("\"a\": \"{written}\"")), place, hint);
+    }
+    broken(&request("\"a\": [\"u8\"]"), "[", "\"T[]\"");
+    broken(&request("\"a\": { \"b\": \"u8\" }"), "{", "declare it in types");
+    broken(&types("\"aliases\": { \"Id\": \"uint32\" },"), "\"uint32\"", "\"u32\"");
+    // What the schema declares is nearer.
+    let declared =
+        request("\"a\": \"double\"").replacen("{", "{ \"types\": { \"Double\": { \"b\": \"f64\" } },", 1);
+    broken(&declared, "double", "did you mean \"Double\"?");
+}
+
 #[test]
 fn fields_are_checked() {
     broken(&request("\"a\": \"strin\""), "strin\"", "did you mean \"string\"?");
