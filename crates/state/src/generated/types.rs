@@ -11,7 +11,7 @@
 
 use std::borrow::Cow;
 use thalweg_wire::messagepack::{
-    DecodeError, Fields, Message, Reader, Wrong, request_frame, response_frame, write,
+    DecodeError, DecodeErrorKind, Fields, Message, Reader, request_frame, response_frame, write,
 };
 use thalweg_wire::service::{self, Access, Fork};
 
@@ -84,7 +84,7 @@ impl<'a> Fields<'a> for Entry<'a> {
             match reader.key()? {
                 b"key" => reader.field(&mut key, "Entry.key", Reader::string)?,
                 b"value" => reader.field(&mut value, "Entry.value", Reader::bytes)?,
-                _ => return Err(reader.refuse(Wrong::UnknownField, "Entry")),
+                _ => return Err(reader.refuse(DecodeErrorKind::UnknownField, "Entry")),
             }
         }
         Ok(Self {
@@ -128,7 +128,7 @@ impl<'a> Fields<'a> for Change<'a> {
                 b"value" => {
                     reader.field(&mut value, "Change.value", |r| r.optional(Reader::bytes))?
                 }
-                _ => return Err(reader.refuse(Wrong::UnknownField, "Change")),
+                _ => return Err(reader.refuse(DecodeErrorKind::UnknownField, "Change")),
             }
         }
         Ok(Self {
@@ -193,7 +193,7 @@ impl<'a> Fields<'a> for ForkInfo<'a> {
                 b"unreadable" => reader.field(&mut unreadable, "ForkInfo.unreadable", |r| {
                     r.optional(Reader::string)
                 })?,
-                _ => return Err(reader.refuse(Wrong::UnknownField, "ForkInfo")),
+                _ => return Err(reader.refuse(DecodeErrorKind::UnknownField, "ForkInfo")),
             }
         }
         Ok(Self {
@@ -245,7 +245,7 @@ impl<'a> Fields<'a> for StateGet<'a> {
                 b"place" => reader.field(&mut place, "StateGet.place", Reader::string)?,
                 b"key" => reader.field(&mut key, "StateGet.key", Reader::string)?,
                 b"view" => reader.field(&mut view, "StateGet.view", |r| r.optional(View::read))?,
-                _ => return Err(reader.refuse(Wrong::UnknownField, "StateGet")),
+                _ => return Err(reader.refuse(DecodeErrorKind::UnknownField, "StateGet")),
             }
         }
         Ok(Self {
@@ -286,7 +286,7 @@ impl<'a> Fields<'a> for StateGetResponse<'a> {
                 b"value" => reader.field(&mut value, "StateGetResponse.value", |r| {
                     r.optional(Reader::bytes)
                 })?,
-                _ => return Err(reader.refuse(Wrong::UnknownField, "StateGetResponse")),
+                _ => return Err(reader.refuse(DecodeErrorKind::UnknownField, "StateGetResponse")),
             }
         }
         Ok(Self {
@@ -337,7 +337,7 @@ impl<'a> Fields<'a> for StatePut<'a> {
                 b"place" => reader.field(&mut place, "StatePut.place", Reader::string)?,
                 b"key" => reader.field(&mut key, "StatePut.key", Reader::string)?,
                 b"value" => reader.field(&mut value, "StatePut.value", Reader::bytes)?,
-                _ => return Err(reader.refuse(Wrong::UnknownField, "StatePut")),
+                _ => return Err(reader.refuse(DecodeErrorKind::UnknownField, "StatePut")),
             }
         }
         Ok(Self {
@@ -368,7 +368,7 @@ impl<'a> Fields<'a> for StatePutResponse {
         for _ in 0..reader.fields("StatePutResponse")? {
             match reader.key()? {
                 b"offset" => reader.field(&mut offset, "StatePutResponse.offset", Reader::u64)?,
-                _ => return Err(reader.refuse(Wrong::UnknownField, "StatePutResponse")),
+                _ => return Err(reader.refuse(DecodeErrorKind::UnknownField, "StatePutResponse")),
             }
         }
         Ok(Self {
@@ -412,7 +412,7 @@ impl<'a> Fields<'a> for StateRemove<'a> {
             match reader.key()? {
                 b"place" => reader.field(&mut place, "StateRemove.place", Reader::string)?,
                 b"key" => reader.field(&mut key, "StateRemove.key", Reader::string)?,
-                _ => return Err(reader.refuse(Wrong::UnknownField, "StateRemove")),
+                _ => return Err(reader.refuse(DecodeErrorKind::UnknownField, "StateRemove")),
             }
         }
         Ok(Self {
@@ -444,7 +444,9 @@ impl<'a> Fields<'a> for StateRemoveResponse {
                 b"offset" => {
                     reader.field(&mut offset, "StateRemoveResponse.offset", Reader::u64)?
                 }
-                _ => return Err(reader.refuse(Wrong::UnknownField, "StateRemoveResponse")),
+                _ => {
+                    return Err(reader.refuse(DecodeErrorKind::UnknownField, "StateRemoveResponse"));
+                }
             }
         }
         Ok(Self {
@@ -508,7 +510,7 @@ impl<'a> Fields<'a> for StateBatch<'a> {
                 b"ifRoot" => reader.field(&mut if_root, "StateBatch.ifRoot", |r| {
                     r.optional(Reader::bin32)
                 })?,
-                _ => return Err(reader.refuse(Wrong::UnknownField, "StateBatch")),
+                _ => return Err(reader.refuse(DecodeErrorKind::UnknownField, "StateBatch")),
             }
         }
         Ok(Self {
@@ -540,7 +542,7 @@ impl<'a> Fields<'a> for StateBatchResponse {
         for _ in 0..reader.fields("StateBatchResponse")? {
             match reader.key()? {
                 b"offset" => reader.field(&mut offset, "StateBatchResponse.offset", Reader::u64)?,
-                _ => return Err(reader.refuse(Wrong::UnknownField, "StateBatchResponse")),
+                _ => return Err(reader.refuse(DecodeErrorKind::UnknownField, "StateBatchResponse")),
             }
         }
         Ok(Self {
@@ -602,7 +604,7 @@ impl<'a> Fields<'a> for StateScan<'a> {
                     reader.field(&mut limit, "StateScan.limit", |r| r.optional(Reader::u32))?
                 }
                 b"view" => reader.field(&mut view, "StateScan.view", |r| r.optional(View::read))?,
-                _ => return Err(reader.refuse(Wrong::UnknownField, "StateScan")),
+                _ => return Err(reader.refuse(DecodeErrorKind::UnknownField, "StateScan")),
             }
         }
         Ok(Self {
@@ -653,7 +655,7 @@ impl<'a> Fields<'a> for StateScanResponse<'a> {
                 b"next" => reader.field(&mut next, "StateScanResponse.next", |r| {
                     r.optional(Reader::string)
                 })?,
-                _ => return Err(reader.refuse(Wrong::UnknownField, "StateScanResponse")),
+                _ => return Err(reader.refuse(DecodeErrorKind::UnknownField, "StateScanResponse")),
             }
         }
         Ok(Self {
@@ -718,7 +720,7 @@ impl<'a> Fields<'a> for StateCount<'a> {
                 b"view" => {
                     reader.field(&mut view, "StateCount.view", |r| r.optional(View::read))?
                 }
-                _ => return Err(reader.refuse(Wrong::UnknownField, "StateCount")),
+                _ => return Err(reader.refuse(DecodeErrorKind::UnknownField, "StateCount")),
             }
         }
         Ok(Self {
@@ -750,7 +752,7 @@ impl<'a> Fields<'a> for StateCountResponse {
         for _ in 0..reader.fields("StateCountResponse")? {
             match reader.key()? {
                 b"count" => reader.field(&mut count, "StateCountResponse.count", Reader::u64)?,
-                _ => return Err(reader.refuse(Wrong::UnknownField, "StateCountResponse")),
+                _ => return Err(reader.refuse(DecodeErrorKind::UnknownField, "StateCountResponse")),
             }
         }
         Ok(Self {
@@ -794,7 +796,7 @@ impl<'a> Fields<'a> for StateRoot<'a> {
             match reader.key()? {
                 b"place" => reader.field(&mut place, "StateRoot.place", Reader::string)?,
                 b"view" => reader.field(&mut view, "StateRoot.view", |r| r.optional(View::read))?,
-                _ => return Err(reader.refuse(Wrong::UnknownField, "StateRoot")),
+                _ => return Err(reader.refuse(DecodeErrorKind::UnknownField, "StateRoot")),
             }
         }
         Ok(Self {
@@ -836,7 +838,7 @@ impl<'a> Fields<'a> for StateRootResponse {
                 b"root" => reader.field(&mut root, "StateRootResponse.root", Reader::bin32)?,
                 b"offset" => reader.field(&mut offset, "StateRootResponse.offset", Reader::u64)?,
                 b"keys" => reader.field(&mut keys, "StateRootResponse.keys", Reader::u64)?,
-                _ => return Err(reader.refuse(Wrong::UnknownField, "StateRootResponse")),
+                _ => return Err(reader.refuse(DecodeErrorKind::UnknownField, "StateRootResponse")),
             }
         }
         Ok(Self {
@@ -884,7 +886,7 @@ impl<'a> Fields<'a> for StateFork<'a> {
                 b"offset" => {
                     reader.field(&mut offset, "StateFork.offset", |r| r.optional(Reader::u64))?
                 }
-                _ => return Err(reader.refuse(Wrong::UnknownField, "StateFork")),
+                _ => return Err(reader.refuse(DecodeErrorKind::UnknownField, "StateFork")),
             }
         }
         Ok(Self {
@@ -929,7 +931,7 @@ impl<'a> Fields<'a> for StateForkResponse<'a> {
             match reader.key()? {
                 b"fork" => reader.field(&mut fork, "StateForkResponse.fork", Reader::string)?,
                 b"offset" => reader.field(&mut offset, "StateForkResponse.offset", Reader::u64)?,
-                _ => return Err(reader.refuse(Wrong::UnknownField, "StateForkResponse")),
+                _ => return Err(reader.refuse(DecodeErrorKind::UnknownField, "StateForkResponse")),
             }
         }
         Ok(Self {
@@ -967,7 +969,7 @@ impl<'a> Fields<'a> for StateDrop<'a> {
         for _ in 0..reader.fields("StateDrop")? {
             match reader.key()? {
                 b"fork" => reader.field(&mut fork, "StateDrop.fork", Reader::string)?,
-                _ => return Err(reader.refuse(Wrong::UnknownField, "StateDrop")),
+                _ => return Err(reader.refuse(DecodeErrorKind::UnknownField, "StateDrop")),
             }
         }
         Ok(Self {
@@ -1032,7 +1034,7 @@ impl<'a> Fields<'a> for StateForks<'a> {
                 b"limit" => {
                     reader.field(&mut limit, "StateForks.limit", |r| r.optional(Reader::u32))?
                 }
-                _ => return Err(reader.refuse(Wrong::UnknownField, "StateForks")),
+                _ => return Err(reader.refuse(DecodeErrorKind::UnknownField, "StateForks")),
             }
         }
         Ok(Self {
@@ -1081,7 +1083,7 @@ impl<'a> Fields<'a> for StateForksResponse<'a> {
                 b"next" => reader.field(&mut next, "StateForksResponse.next", |r| {
                     r.optional(Reader::string)
                 })?,
-                _ => return Err(reader.refuse(Wrong::UnknownField, "StateForksResponse")),
+                _ => return Err(reader.refuse(DecodeErrorKind::UnknownField, "StateForksResponse")),
             }
         }
         Ok(Self {
@@ -1151,7 +1153,7 @@ impl<'a> Fields<'a> for StateDiff<'a> {
                     reader.field(&mut limit, "StateDiff.limit", |r| r.optional(Reader::u32))?
                 }
                 b"view" => reader.field(&mut view, "StateDiff.view", |r| r.optional(View::read))?,
-                _ => return Err(reader.refuse(Wrong::UnknownField, "StateDiff")),
+                _ => return Err(reader.refuse(DecodeErrorKind::UnknownField, "StateDiff")),
             }
         }
         Ok(Self {
@@ -1203,7 +1205,7 @@ impl<'a> Fields<'a> for StateDiffResponse<'a> {
                 b"next" => reader.field(&mut next, "StateDiffResponse.next", |r| {
                     r.optional(Reader::string)
                 })?,
-                _ => return Err(reader.refuse(Wrong::UnknownField, "StateDiffResponse")),
+                _ => return Err(reader.refuse(DecodeErrorKind::UnknownField, "StateDiffResponse")),
             }
         }
         Ok(Self {
@@ -1266,7 +1268,7 @@ impl<'a> Fields<'a> for StateHistory<'a> {
                 b"limit" => reader.field(&mut limit, "StateHistory.limit", |r| {
                     r.optional(Reader::u32)
                 })?,
-                _ => return Err(reader.refuse(Wrong::UnknownField, "StateHistory")),
+                _ => return Err(reader.refuse(DecodeErrorKind::UnknownField, "StateHistory")),
             }
         }
         Ok(Self {
@@ -1317,7 +1319,9 @@ impl<'a> Fields<'a> for StateHistoryResponse<'a> {
                 b"next" => reader.field(&mut next, "StateHistoryResponse.next", |r| {
                     r.optional(Reader::string)
                 })?,
-                _ => return Err(reader.refuse(Wrong::UnknownField, "StateHistoryResponse")),
+                _ => {
+                    return Err(reader.refuse(DecodeErrorKind::UnknownField, "StateHistoryResponse"));
+                }
             }
         }
         Ok(Self {
@@ -1364,7 +1368,7 @@ impl<'a> Fields<'a> for StateOpen<'a> {
                 b"leaseMs" => reader.field(&mut lease_ms, "StateOpen.leaseMs", |r| {
                     r.optional(Reader::u32)
                 })?,
-                _ => return Err(reader.refuse(Wrong::UnknownField, "StateOpen")),
+                _ => return Err(reader.refuse(DecodeErrorKind::UnknownField, "StateOpen")),
             }
         }
         Ok(Self {
@@ -1413,7 +1417,7 @@ impl<'a> Fields<'a> for StateOpenResponse<'a> {
                 b"leaseMs" => {
                     reader.field(&mut lease_ms, "StateOpenResponse.leaseMs", Reader::u32)?
                 }
-                _ => return Err(reader.refuse(Wrong::UnknownField, "StateOpenResponse")),
+                _ => return Err(reader.refuse(DecodeErrorKind::UnknownField, "StateOpenResponse")),
             }
         }
         Ok(Self {
@@ -1451,7 +1455,7 @@ impl<'a> Fields<'a> for StateRejoin<'a> {
         for _ in 0..reader.fields("StateRejoin")? {
             match reader.key()? {
                 b"session" => reader.field(&mut session, "StateRejoin.session", Reader::string)?,
-                _ => return Err(reader.refuse(Wrong::UnknownField, "StateRejoin")),
+                _ => return Err(reader.refuse(DecodeErrorKind::UnknownField, "StateRejoin")),
             }
         }
         Ok(Self {
@@ -1506,7 +1510,9 @@ impl<'a> Fields<'a> for StateRejoinResponse<'a> {
                 b"leaseMs" => {
                     reader.field(&mut lease_ms, "StateRejoinResponse.leaseMs", Reader::u32)?
                 }
-                _ => return Err(reader.refuse(Wrong::UnknownField, "StateRejoinResponse")),
+                _ => {
+                    return Err(reader.refuse(DecodeErrorKind::UnknownField, "StateRejoinResponse"));
+                }
             }
         }
         Ok(Self {
@@ -1547,7 +1553,7 @@ impl<'a> Fields<'a> for StateSnapshot<'a> {
                 b"session" => {
                     reader.field(&mut session, "StateSnapshot.session", Reader::string)?
                 }
-                _ => return Err(reader.refuse(Wrong::UnknownField, "StateSnapshot")),
+                _ => return Err(reader.refuse(DecodeErrorKind::UnknownField, "StateSnapshot")),
             }
         }
         Ok(Self {
@@ -1578,7 +1584,11 @@ impl<'a> Fields<'a> for StateSnapshotResponse {
                 b"offset" => {
                     reader.field(&mut offset, "StateSnapshotResponse.offset", Reader::u64)?
                 }
-                _ => return Err(reader.refuse(Wrong::UnknownField, "StateSnapshotResponse")),
+                _ => {
+                    return Err(
+                        reader.refuse(DecodeErrorKind::UnknownField, "StateSnapshotResponse")
+                    );
+                }
             }
         }
         Ok(Self {
@@ -1615,7 +1625,7 @@ impl<'a> Fields<'a> for StateCommit<'a> {
         for _ in 0..reader.fields("StateCommit")? {
             match reader.key()? {
                 b"session" => reader.field(&mut session, "StateCommit.session", Reader::string)?,
-                _ => return Err(reader.refuse(Wrong::UnknownField, "StateCommit")),
+                _ => return Err(reader.refuse(DecodeErrorKind::UnknownField, "StateCommit")),
             }
         }
         Ok(Self {
@@ -1646,7 +1656,9 @@ impl<'a> Fields<'a> for StateCommitResponse {
                 b"offset" => {
                     reader.field(&mut offset, "StateCommitResponse.offset", Reader::u64)?
                 }
-                _ => return Err(reader.refuse(Wrong::UnknownField, "StateCommitResponse")),
+                _ => {
+                    return Err(reader.refuse(DecodeErrorKind::UnknownField, "StateCommitResponse"));
+                }
             }
         }
         Ok(Self {
@@ -1685,7 +1697,7 @@ impl<'a> Fields<'a> for StateRollback<'a> {
                 b"session" => {
                     reader.field(&mut session, "StateRollback.session", Reader::string)?
                 }
-                _ => return Err(reader.refuse(Wrong::UnknownField, "StateRollback")),
+                _ => return Err(reader.refuse(DecodeErrorKind::UnknownField, "StateRollback")),
             }
         }
         Ok(Self {
@@ -1739,7 +1751,7 @@ impl<'a> Fields<'a> for StateClose<'a> {
         for _ in 0..reader.fields("StateClose")? {
             match reader.key()? {
                 b"session" => reader.field(&mut session, "StateClose.session", Reader::string)?,
-                _ => return Err(reader.refuse(Wrong::UnknownField, "StateClose")),
+                _ => return Err(reader.refuse(DecodeErrorKind::UnknownField, "StateClose")),
             }
         }
         Ok(Self {
@@ -1795,7 +1807,7 @@ impl<'a> Fields<'a> for StateErrorResponse<'a> {
                 b"message" => {
                     reader.field(&mut message, "StateErrorResponse.message", Reader::string)?
                 }
-                _ => return Err(reader.refuse(Wrong::UnknownField, "StateErrorResponse")),
+                _ => return Err(reader.refuse(DecodeErrorKind::UnknownField, "StateErrorResponse")),
             }
         }
         Ok(Self {
@@ -1873,7 +1885,7 @@ impl<'a> StateRequest<'a> {
             b"StateCommit" => Self::Commit(StateCommit::read(&mut reader)?),
             b"StateRollback" => Self::Rollback(StateRollback::read(&mut reader)?),
             b"StateClose" => Self::Close(StateClose::read(&mut reader)?),
-            _ => return Err(reader.refuse(Wrong::UnknownMessage, "frame")),
+            _ => return Err(reader.refuse(DecodeErrorKind::UnknownMessage, "frame")),
         };
         reader.finish()?;
         Ok(message)
@@ -2080,7 +2092,7 @@ impl<'a> StateResponse<'a> {
             }
             b"StateCloseResponse" => Self::CloseResponse(StateCloseResponse::read(&mut reader)?),
             b"StateErrorResponse" => Self::ErrorResponse(StateErrorResponse::read(&mut reader)?),
-            _ => return Err(reader.refuse(Wrong::UnknownMessage, "frame")),
+            _ => return Err(reader.refuse(DecodeErrorKind::UnknownMessage, "frame")),
         };
         reader.finish()?;
         Ok(message)
