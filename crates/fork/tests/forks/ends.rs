@@ -41,7 +41,11 @@ pub(crate) fn a_server_that_is_signalled_answers_what_was_begun() {
 
 #[allow(clippy::zombie_processes, reason = "what is tested waits for it")]
 pub(crate) fn a_number_is_its_process_until_it_is_released() {
-    for (words, end) in [("exit 0", ExitStatus::Code(0)), ("exit 3", ExitStatus::Code(3)), ("kill -9 $$", ExitStatus::Signal(9))] {
+    for (words, end) in [
+        ("exit 0", ExitStatus::Code(0)),
+        ("exit 3", ExitStatus::Code(3)),
+        ("kill -9 $$", ExitStatus::Signal(9)),
+    ] {
         let child = std::process::Command::new("sh").args(["-c", words]).spawn().unwrap();
         let is_there = || Path::new(&format!("/proc/{}", child.id())).exists();
         for _ in 0..2 {

@@ -270,8 +270,8 @@ fn listening(descriptor: OwnedFd) -> ListenerSettings {
     }
 }
 
-/// A server without a thread: it does something when the test has it turn, and nothing in between. Its clients
-/// come by a Unix socket, where what one end does is there for the other at once.
+/// A server without a thread: it does something when the test has it turn, and nothing in between. Its
+/// clients come by a Unix socket, where what one end does is there for the other at once.
 pub struct TurnedServer {
     pub shared: Arc<Mutex<Shared>>,
     pub reactor: Reactor<Http<TestService>>,
