@@ -150,6 +150,9 @@ export interface ListenOptions {
   spin?: boolean | undefined
   /** How long clients may take, once the server closes, to take their last answers; 5,000 ms unless said otherwise. */
   drainGraceMs?: number | undefined
+  /** How long a client that connected may take to say what it speaks; 10,000 ms unless said otherwise. One that has said only
+   * a part of it by then is disconnected; one that has said nothing gives its place to another that waits. */
+  helloWithinMs?: number | undefined
   /** Only this process's user may connect, unless `false`. */
   sameUserOnly?: boolean | undefined
 }

@@ -446,6 +446,11 @@ struct thalweg_server_options {
    */
   uint64_t drain_grace_ms;
   /**
+   * How long a client that connected may take to say what it speaks. One that has said only a part of it
+   * by then is disconnected; one that has said nothing gives its place to another that waits.
+   */
+  uint64_t hello_within_ms;
+  /**
    * The longest request. A longer one is refused and skipped.
    */
   uint32_t frame_bytes_max;

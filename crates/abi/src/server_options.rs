@@ -23,6 +23,9 @@ pub struct ThalwegServerOptions {
     pub in_flight_bytes_max: u64,
     /// How long clients may take, once the server was stopped, to take their last answers.
     pub drain_grace_ms: u64,
+    /// How long a client that connected may take to say what it speaks. One that has said only a part of it
+    /// by then is disconnected; one that has said nothing gives its place to another that waits.
+    pub hello_within_ms: u64,
     /// The longest request. A longer one is refused and skipped.
     pub frame_bytes_max: u32,
     /// The largest ring of shared memory a client may ask for, in bytes, each way.
@@ -76,6 +79,7 @@ pub extern "C" fn thalweg_server_defaults() -> ThalwegServerOptions {
         unsent_bytes_max: of.unsent_bytes_max as u64,
         in_flight_bytes_max: of.in_flight_bytes_max as u64,
         drain_grace_ms: milliseconds(of.drain_grace),
+        hello_within_ms: milliseconds(of.hello_within),
         frame_bytes_max: of.frame_bytes_max,
         ring_bytes_max: of.ring_bytes_max,
         clients_max: of.clients_max,
@@ -103,6 +107,7 @@ impl ThalwegServerOptions {
             stream_credit: self.stream_credit,
             spin: self.spin,
             drain_grace: Duration::from_millis(self.drain_grace_ms),
+            hello_within: Duration::from_millis(self.hello_within_ms),
             same_user_only: self.same_user_only,
             ..ServerOptions::default()
         };

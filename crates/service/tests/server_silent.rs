@@ -4,7 +4,7 @@
 mod caller;
 
 use caller::{Peer, Running, end, options};
-use std::io::Write;
+use std::io::{Read, Write};
 use std::time::{Duration, Instant};
 use thalweg_service::{Endpoint, Reply, Request, Server, ServerOptions, Wait};
 use thalweg_wire::frame::HELLO_BYTES;
@@ -30,6 +30,20 @@ fn a_client_that_says_nothing_gives_its_place_to_one_that_speaks() {
         assert_eq!(other.receive(), end(1, b"a"));
         assert_eq!(silent.rest(), b"");
     }
+}
+
+#[test]
+fn one_that_waits_takes_the_place_of_one() {
+    let server = server(3, Duration::ZERO);
+    let mut silent: Vec<Peer> = (0..3).map(|_| Peer::plain(&server.path)).collect();
+    let mut other = Peer::multiplexed(&server.path);
+    other.call(1, b"a");
+    assert_eq!(other.receive(), end(1, b"a"));
+    let is_gone = |peer: &mut Peer| {
+        peer.stream.set_nonblocking(true).unwrap();
+        peer.stream.read(&mut [0]).is_ok()
+    };
+    assert_eq!(silent.iter_mut().map(is_gone).filter(|is| *is).count(), 1);
 }
 
 #[test]

@@ -56,7 +56,7 @@ test("a call takes what its type says", async (context) => {
   assert.deepEqual(message.split("it takes ")[1].split(", ").sort(), declared("service.d.ts", "CallOptions").sort())
 })
 
-for (const options of [{ inFlightBytesMax: 0 }, { inFlightBytesMax: NaN }, { drainGraceMs: -1 }]) {
+for (const options of [{ inFlightBytesMax: 0 }, { inFlightBytesMax: NaN }, { drainGraceMs: -1 }, { helloWithinMs: -1 }]) {
   test(`a server does not listen with ${JSON.stringify(options)}`, async (context) => {
     assert.equal((await failure(Server.listen(endpoint(context), echo, options))).code, "BAD_ARGUMENT")
   })
@@ -68,7 +68,7 @@ test("a server waits for clients for as long as it is told, for good too", async
   process.on("warning", note)
   after(context, () => process.off("warning", note))
   const path = endpoint(context)
-  const server = await Server.listen(path, echo, { drainGraceMs: Infinity, inFlightBytesMax: 1 << 20 })
+  const server = await Server.listen(path, echo, { drainGraceMs: Infinity, helloWithinMs: Infinity, inFlightBytesMax: 1 << 20 })
   const client = await Client.connect(path)
   await client.call(bytes("x"))
   client.close()

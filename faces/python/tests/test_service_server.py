@@ -657,11 +657,11 @@ class Serving(Place, unittest.IsolatedAsyncioTestCase):
         async with self.serve(), await Client.connect(self.endpoint()) as transport:
             await echo_client.EchoClient(transport).fields(FIELDS)
         whole = ("frame_bytes_max", "ring_bytes_max", "clients_max", "in_flight_max", "in_flight_bytes_max", "unsent_bytes_max")
-        for name in (*whole, "stream_credit", "drain_grace"):
+        for name in (*whole, "stream_credit", "drain_grace", "hello_within"):
             for wrong in (-1, 10**400):
                 with self.assertRaisesRegex(BadArgument, f"{name} is {wrong}: give "):
                     self.serve(**{name: wrong})
-        for wrong in ({"clients_max": 0}, {"in_flight_max": 0}, {"drain_grace": -1.0}):
+        for wrong in ({"clients_max": 0}, {"in_flight_max": 0}, {"drain_grace": -1.0}, {"hello_within": -1.0}):
             with self.assertRaises(BadArgument):
                 self.serve(**wrong)
 

@@ -54,6 +54,7 @@ pub const ServerOptions = extern struct {
     unsent_bytes_max: u64,
     in_flight_bytes_max: u64,
     drain_grace_ms: u64,
+    hello_within_ms: u64,
     frame_bytes_max: u32,
     ring_bytes_max: u32,
     clients_max: u32,

@@ -10,6 +10,7 @@ use crate::server::connection::slot::{Client, Entry};
 use crate::server::handler::ClientId;
 use crate::server::options::ServerOptions;
 use crate::server::statistics::Statistics;
+use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::sync::Arc;
 use thalweg_reactor::{Key, Readiness};
@@ -47,7 +48,7 @@ pub(crate) struct Engine {
     /// Clients over the bound wait to be accepted.
     pub(crate) crowded: bool,
     /// Clients that said nothing in time, and lose their places when others wait.
-    pub(crate) overdue: usize,
+    pub(crate) overdue: BTreeSet<Key>,
     /// The most memory that the rings of all clients may need.
     pub(crate) promised_bytes: u64,
     pub(crate) statistics: Statistics,
@@ -81,7 +82,7 @@ impl Engine {
             draining: false,
             drain_until_ms: None,
             crowded: false,
-            overdue: 0,
+            overdue: BTreeSet::new(),
             promised_bytes: 0,
             statistics: Statistics::default(),
         }
@@ -185,7 +186,9 @@ impl Engine {
         let Some(removed) = core.remove(key) else { return };
         self.statistics.clients -= 1;
         if let Entry::Client(client) = removed.entry {
-            self.overdue -= usize::from(client.overdue);
+            if client.overdue {
+                self.overdue.remove(&key);
+            }
             if let Some(ring) = &client.ring {
                 is_heard &= ring.end.unread_bytes() == 0;
                 self.promised_bytes -= ring.end.promised_bytes();

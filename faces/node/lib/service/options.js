@@ -38,6 +38,7 @@ const LISTEN = {
   streamCredit: "number",
   spin: "boolean",
   drainGraceMs: "number",
+  helloWithinMs: "number",
   sameUserOnly: "boolean",
 }
 
@@ -127,6 +128,7 @@ function listenOptions(given) {
   whole(options, "unsentBytesMax", 1, 0xffff_ffff)
   whole(options, "streamCredit", 1, 0xffff_ffff)
   duration(options, "drainGraceMs")
+  duration(options, "helloWithinMs")
   return { ...options, schema: hash(options.schema) }
 }
 

@@ -88,6 +88,7 @@ pub struct ListenOptions {
     pub stream_credit: Option<u32>,
     pub spin: Option<bool>,
     pub drain_grace_ms: Option<f64>,
+    pub hello_within_ms: Option<f64>,
     pub same_user_only: Option<bool>,
 }
 
@@ -108,8 +109,8 @@ impl ListenOptions {
             stream_credit: self.stream_credit.unwrap_or(usual.stream_credit),
             spin: self.spin.unwrap_or(usual.spin),
             drain_grace: self.drain_grace_ms.map_or(usual.drain_grace, milliseconds),
+            hello_within: self.hello_within_ms.map_or(usual.hello_within, milliseconds),
             same_user_only: self.same_user_only.unwrap_or(usual.same_user_only),
-            ..usual
         })
     }
 }

@@ -718,6 +718,7 @@ class Listener:
         stream_credit: int = ...,
         spin: bool = True,
         drain_grace: float = ...,
+        hello_within: float = ...,
         same_user_only: bool = True,
     ) -> Self: ...
     def turn(self) -> list[tuple[Reply, bytes]]: ...

@@ -47,7 +47,7 @@ impl Listener {
         ring_bytes_max=Number::Fits(4 << 20), clients_max=Number::Fits(65_000),
         in_flight_max=Number::Fits(1024), in_flight_bytes_max=Number::Fits(64 << 20),
         unsent_bytes_max=Number::Fits(4 << 20), stream_credit=Number::Fits(64), spin=true,
-        drain_grace=Number::Fits(5.0), same_user_only=true
+        drain_grace=Number::Fits(5.0), hello_within=Number::Fits(10.0), same_user_only=true
     ))]
     #[allow(clippy::too_many_arguments, reason = "keywords")]
     fn new(
@@ -64,6 +64,7 @@ impl Listener {
         stream_credit: Number<u32>,
         spin: bool,
         drain_grace: Number<f64>,
+        hello_within: Number<f64>,
         same_user_only: bool,
     ) -> PyResult<Self> {
         let endpoints = endpoints.iter().map(|path| endpoint(py, path)).collect::<PyResult<Vec<_>>>()?;
@@ -79,8 +80,8 @@ impl Listener {
             stream_credit: whole(py, "stream_credit", stream_credit)?,
             spin,
             drain_grace: seconds(py, "drain_grace", drain_grace)?,
+            hello_within: seconds(py, "hello_within", hello_within)?,
             same_user_only,
-            ..ServerOptions::default()
         };
         let server = Server::bind(&endpoints, options).raise(py)?;
         Ok(Self { stopper: server.stopper(), server: Owned::new(server), replies: Replies::new() })

@@ -65,11 +65,13 @@ impl Engine {
                 self.await_hello(core, client);
             }
         }
-        if accepted.as_ref().is_ok_and(|accepted| accepted.shed > 0 || accepted.exhausted) {
-            self.dismiss_overdue(core, collector);
-        }
-        // Any other error of a listener is unlikely to be gone at once either.
-        if accepted.is_err() || accepted.is_ok_and(|accepted| accepted.exhausted) {
+        let (lacks_descriptors, is_stuck) = match accepted {
+            Ok(accepted) => (accepted.shed > 0 || accepted.exhausted, accepted.exhausted),
+            // Any other error of a listener is unlikely to be gone at once either.
+            Err(_) => (false, true),
+        };
+        let is_eased = lacks_descriptors && self.dismiss_overdue(core, collector);
+        if is_stuck && !is_eased {
             let _ = core.set_interest(key, Interest::NONE);
             core.set_timer(key, REST_MS);
         }
@@ -99,23 +101,13 @@ impl Engine {
             return self.lose(core, collector, key);
         }
         client.overdue = true;
-        self.overdue += 1;
+        self.overdue.insert(key);
     }
 
-    /// Others need the places of clients that said nothing in time: as many go as may come in a turn.
-    fn dismiss_overdue(&mut self, core: &mut ServerCore, collector: &mut Collector) {
-        if self.overdue == 0 {
-            return;
-        }
-        let keys: Vec<Key> = core.keys().collect();
-        let is_overdue =
-            |key: &Key| matches!(core.entry(*key), Some(Entry::Client(Client { overdue: true, .. })));
-        let overdue: Vec<Key> = keys.into_iter().filter(is_overdue).take(ACCEPTS_MAX).collect();
-        for key in overdue {
-            if !has_spoken(core, key) {
-                self.lose(core, collector, key);
-            }
-        }
+    /// Another client needs a place: one that said nothing in time loses its own. Whether there was one.
+    fn dismiss_overdue(&mut self, core: &mut ServerCore, collector: &mut Collector) -> bool {
+        let silent = self.overdue.iter().copied().find(|key| !has_spoken(core, *key));
+        silent.inspect(|key| self.lose(core, collector, *key)).is_some()
     }
 
     /// Tells a client of another user that it may not connect, and nothing about the service.

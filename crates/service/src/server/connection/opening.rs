@@ -24,7 +24,7 @@ impl Engine {
         let shared_only = fresh.shared_only;
         if std::mem::take(&mut fresh.overdue) {
             // It has begun late, and has the same time again for the rest.
-            self.overdue -= 1;
+            self.overdue.remove(&key);
             self.await_hello(core, key);
         }
         let phase = match opening(busy.input.unread()) {

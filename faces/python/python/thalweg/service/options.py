@@ -54,5 +54,8 @@ class ServerOptions(TypedDict):
     """May look again for a moment before sleeping while work comes fast, in `serve`. True by default."""
     drain_grace: NotRequired[float]
     """Seconds that clients may take, once the server was stopped, to take their last answers. 5 by default."""
+    hello_within: NotRequired[float]
+    """Seconds that a client that connected may take to say what it speaks. One that has said only a part of it by then is
+    disconnected; one that has said nothing gives its place to another that waits. 10 by default."""
     same_user_only: NotRequired[bool]
     """Only this process's user may connect. True by default."""
