@@ -154,6 +154,41 @@ void throwing_serially() {
     asking.join();
 }
 
+/// A turn that a handler takes throws nothing that another handler threw.
+void throwing_beside_a_turn() {
+    EchoService service;
+    const Path path("throwing-beside-a-turn.sock");
+    thalweg::Server server({path}, server_options());
+    std::atomic<bool> is_over = false;
+    std::thread asking([&] {
+        thalweg::Client client(path, client_options());
+        echo::EchoAsyncClient calls(client);
+        auto first = calls.bytes(echo::EchoBytes{});
+        auto second = calls.bytes(echo::EchoBytes{});
+        holds(fault_of([&] { client.wait(std::move(first)); }) == Fault::abandoned);
+        holds(fault_of([&] { client.wait(std::move(second)); }) == Fault{});
+        is_over = true;
+    });
+    int came = 0;
+    std::string thrown;
+    const auto take = [&](thalweg::Incoming request) {
+        if (++came == 1) throw std::runtime_error("at the first");
+        // It is lent until the server is turned.
+        const Frame frame(request.frame.begin(), request.frame.end());
+        server.turn(Wait::poll(), [](thalweg::Incoming) { holds(false); });
+        echo::dispatch_unordered(service, frame, std::move(request.reply));
+    };
+    while (!is_over) {
+        try {
+            server.turn(Wait::within(std::chrono::milliseconds(10)), take);
+        } catch (const std::runtime_error& error) {
+            thrown += error.what();
+        }
+    }
+    asking.join();
+    holds(thrown == "at the first");
+}
+
 /// Of three requests that came in one turn the handler throws at two. The third is handed out all the same, because no
 /// descriptor tells of what is left, what was thrown first comes out of the turn, and what was thrown then out of the next.
 void throwing_by_turns() {
@@ -247,6 +282,7 @@ void serving() {
     throwing();
     throwing_serially();
     throwing_by_turns();
+    throwing_beside_a_turn();
     in_a_foreign_loop();
 }
 

@@ -138,15 +138,17 @@ public:
         return tell();
     }
 
-    /// Takes turns until the task has ended, and returns what it did.
+    /// Takes turns until the task has ended, and returns what it did. What an earlier turn has left to throw comes out of here
+    /// before the task begins.
     template <class T> T run(Task<T> task) {
         const auto alive = alive_;
+        thrown_.rethrow();
         task.start();
         while (!task.done()) turn_of(*alive);
         return task.result();
     }
 
-    /// Takes turns until one call is answered.
+    /// Takes turns until one call is answered. What an earlier turn has left to throw comes out of here first.
     template <class R> R wait(Pending<R> pending) {
         const auto alive = alive_;
         while (!pending.ready()) turn_of(*alive);

@@ -190,14 +190,17 @@ private:
     };
 
     template <class F> std::size_t hand_out(F& handle) {
-        // To the end, whatever is thrown: only then do answers leave, and does the descriptor tell of what comes.
+        // To the end, whatever is thrown: only then do answers leave, and does the descriptor tell of what comes. Kept here
+        // until then: a turn that a handler takes meanwhile does not throw what other handlers threw.
+        Exceptions thrown;
         std::size_t count = 0;
         for (;; count++) {
             thalweg_request request{};
             check(thalweg_server_next(server_.get(), &request));
             if (request.reply == nullptr) break;
-            thrown_.keep([&] { handle(taken(request)); });
+            thrown.keep([&] { handle(taken(request)); });
         }
+        thrown_.take(std::move(thrown));
         thrown_.rethrow();
         return count;
     }
