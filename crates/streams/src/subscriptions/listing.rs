@@ -51,7 +51,13 @@ impl Listing {
                     return None;
                 }
                 encoded += 1;
-                let part = self.part(links, &from);
+                let mut part = self.part(links, &from);
+                // One that lost all its links takes over what is behind it.
+                while part.text.is_empty()
+                    && let Some(behind) = part.end.as_ref().and_then(|end| self.0.remove(end))
+                {
+                    part = behind;
+                }
                 self.0.insert(from.clone(), part);
             }
             let part = &self.0[&from];
@@ -68,6 +74,12 @@ impl Listing {
             self.0.clear();
         }
         Some(texts)
+    }
+
+    /// How many times a list of so many links is encoded further before it is asked for again: twice as often
+    /// as it takes while nothing changes.
+    pub(super) const fn rounds_max(links: usize) -> usize {
+        2 + 2 * (links / (AT_ONCE_MAX * PART_LINKS_MAX))
     }
 
     /// The part from a path on: as many links as there may be, up to the next one that is there.
@@ -91,7 +103,8 @@ impl Listing {
                 r#"{separator}{{"path":{path},"link_type":"{kind}","acked_offset":"{cursor}"}}"#
             );
         }
-        Part { text: text.into(), end }
+        // It is kept, without the room that it had to grow.
+        Part { text: text.into_boxed_str().into_boxed_bytes().into(), end }
     }
 }
 
@@ -146,6 +159,29 @@ mod tests {
             serde_json::from_str(&format!("[{}]", std::str::from_utf8(texts.last().unwrap()).unwrap()))
                 .unwrap();
         assert_eq!(said.last().unwrap()["link_type"], "glob");
+    }
+
+    #[test]
+    fn parts_that_lost_all_their_links_do_not_stay() {
+        let many = AT_ONCE_MAX * PART_LINKS_MAX + PART_LINKS_MAX;
+        let mut links: BTreeMap<Arc<str>, Link> =
+            (0..many).map(|n| (format!("{n:09}").into(), Link::default())).collect();
+        let mut listing = Listing::default();
+        listed(&mut listing, &links);
+        let parts = listing.0.len();
+        for n in many..3 * many {
+            let (comes, goes) = (format!("{n:09}"), format!("{:09}", n - many));
+            listing.forget(&comes);
+            links.insert(comes.into(), Link::default());
+            listing.forget(&goes);
+            links.remove(&*goes);
+            if n % 100 == 0 {
+                listed(&mut listing, &links);
+            }
+        }
+        let (_, paths) = listed(&mut listing, &links);
+        assert!(paths.iter().map(String::as_str).eq(links.keys().map(|path| &**path)));
+        assert!(listing.0.len() <= 2 * parts, "{} of {parts}", listing.0.len());
     }
 
     #[test]

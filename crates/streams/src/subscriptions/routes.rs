@@ -2,6 +2,7 @@
 
 use super::founding::Served;
 use super::keys::{BadToken, Keys, Use};
+use super::listing::Listing;
 use super::refusal::Refusal;
 use super::request::{self, AckText, Work};
 use super::subscription::{Ack, Change, Delivery, Fence, Link, Phase, Position, Refused, Subscription};
@@ -474,11 +475,14 @@ fn respond_in_pieces(status: u16, body: Pieces) -> Response {
 }
 
 /// Has the links of a subscription encoded that are many, on a thread that may take long. Whoever else needs
-/// the subscription does not wait for all of them.
+/// the subscription does not wait for all of them, and links that change all the time do not keep the thread.
 pub(super) fn listed<S: Store>(slot: &Arc<Slot<S>>) -> exchange::Work {
     let slot = slot.clone();
-    let takes_longer = move || slot.held.lock().as_mut().is_some_and(|held| held.list().is_none());
-    exchange::Work(Box::new(move || while takes_longer() {}))
+    exchange::Work(Box::new(move || {
+        let links = slot.held.lock().as_ref().map_or(0, |held| held.subscription.links.len());
+        let is_done = |_| slot.held.lock().as_mut().is_none_or(|held| held.list().is_some());
+        let _ = (0..Listing::rounds_max(links)).any(is_done);
+    }))
 }
 
 /// PROTOCOL 6.3: a subscription as callers see it, with its links in texts that commas are to join.

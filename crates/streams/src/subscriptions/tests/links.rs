@@ -162,7 +162,7 @@ fn a_subscription_with_many_streams_is_described_elsewhere_and_as_it_is_then() {
     let target = "__ds/subscriptions/s";
     for method in [Method::Get, Method::Put] {
         let body = if method == Method::Put { pull() } else { Value::Null };
-        // As if memory was short and it was let go of meanwhile.
+        // As if nothing was encoded yet.
         world.shared.slot("s").unwrap().held.lock().as_mut().unwrap().listing = Listing::default();
         let Answer::Cold(work) = world.answer(method, target, &[], &body) else { panic!("at once") };
         (work.0)();
