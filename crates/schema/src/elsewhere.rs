@@ -13,7 +13,7 @@ pub(crate) fn named(name: &str) -> Option<String> {
     let hint = match lower.as_str() {
         "int" | "uint" | "integer" | "number" | "short" | "long" => "say how wide: u32, i64, f64",
         "i128" | "u128" | "int128" | "uint128" => {
-            "an integer has at most 64 bits: \"bytes\" hold a longer one"
+            "an integer has at most 64 bits: \"bytes\" holds a longer one"
         }
         "float" => "a float is \"f32\" or \"f64\"",
         "float32" => "a float of 32 bits is \"f32\"",

@@ -96,11 +96,10 @@ impl Check {
         if self.places.first(name).is_some() {
             return None;
         }
-        let is_near = |declared: &str| declared.eq_ignore_ascii_case(name);
         let elsewhere = match name {
             "map" => Some("say of what: map<T>".to_owned()),
-            _ if self.places.iter().any(|(declared, _)| is_near(declared)) => None,
-            _ => elsewhere::named(name),
+            // What the schema declares is nearer.
+            _ => elsewhere::named(name).filter(|_| self.places.first(&pascal(name)).is_none()),
         };
         let hint = elsewhere.unwrap_or_else(|| {
             let declared = self.places.iter().map(|(name, _)| name.as_str());
