@@ -28,6 +28,10 @@ impl Drop for ChildGuard {
             let leader = started.id();
             // Another supervisor of this process may have reaped it already.
             let _ = fork::kill_group(leader);
+            // It may have left the group that it led.
+            if fork::is_child(leader).unwrap_or(false) {
+                let _ = fork::kill(leader);
+            }
             let _ = started.wait();
             // The rest of the group is this process's to reap. One of it that may not be killed is waited
             // for, so not here; if no thread starts, the rest stays unreaped until this process ends.

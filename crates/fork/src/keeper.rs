@@ -156,6 +156,11 @@ impl OrderChannel {
         self.line.cancel_by(descriptor);
     }
 
+    /// Whether that descriptor is readable.
+    pub(crate) fn is_cancelled(&self) -> io::Result<bool> {
+        self.line.is_cancelled()
+    }
+
     /// Orders the process to listen at a socket.
     pub(crate) fn listen_at(
         &mut self,

@@ -127,10 +127,18 @@ impl Line {
         epoll.add(self.socket.as_fd(), 0, Watch::READ)?;
         epoll.add(cancel.as_fd(), 1, Watch::READ)?;
         epoll.wait(&mut events, 2, Timeout::Milliseconds(left_ms))?;
-        if wait_readable(cancel.as_fd(), 0)? {
+        if self.is_cancelled()? {
             return Err(io::Error::other("the wait was cancelled"));
         }
         Ok(())
+    }
+
+    /// Whether waits fail by now: see [`Line::cancel_by`].
+    pub(crate) fn is_cancelled(&self) -> io::Result<bool> {
+        match &self.cancel {
+            Some(cancel) => wait_readable(cancel.as_fd(), 0),
+            None => Ok(false),
+        }
     }
 
     /// Waits until the other end is closed; whether it was in time.

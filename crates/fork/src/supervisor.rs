@@ -126,9 +126,9 @@ impl Supervisor {
     /// orphan of theirs, is waited for by it. Its first server is called `1`.
     ///
     /// # Errors
-    /// There is no such program, or it did not come to listen; [`Options::cancel`] gave the start up; the
-    /// system gives no process or descriptor. Then the program is ended by force, with every process of its
-    /// group.
+    /// There is no such program, or it did not come to listen; `Interrupted`: [`Options::cancel`] gave the
+    /// start up; the system gives no process or descriptor. Then the program is ended by force, with every
+    /// process of its group.
     pub fn start(options: Options) -> io::Result<Self> {
         fork::adopt_orphans().map_err(at("adopt orphans"))?;
         fork::stop_ignoring_sigchld();
@@ -156,6 +156,10 @@ impl Supervisor {
         let started = ChildGuard::new(started);
         orders.cancel_by(cancel);
         if let Err(why) = orders.listen_at(&listener, drop) {
+            // Then it is not the program that is to blame.
+            if orders.is_cancelled()? {
+                return Err(io::Error::new(io::ErrorKind::Interrupted, "the start was cancelled"));
+            }
             let program = Path::new(program).display();
             return Err(io::Error::other(format!(
                 "{program} does not take orders as docs/forks.md has them: {why}"

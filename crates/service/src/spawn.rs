@@ -245,7 +245,8 @@ impl Spawned {
     /// input and output, once.
     ///
     /// # Errors
-    /// [`Fault::BadArgument`]; [`Fault::NoServer`] where its standard input and output are connected already.
+    /// [`Fault::BadArgument`]. Over its standard input and output: [`Fault::Closed`] where it was stopped,
+    /// [`Fault::NoServer`] where it does not run, or they are connected already.
     pub fn begin_connecting(&mut self, options: ClientOptions) -> Result<Client, Error> {
         if self.endpoint != Endpoint::Stdio {
             return Client::begin(&self.endpoint, options);
@@ -254,6 +255,12 @@ impl Spawned {
     }
 
     fn take_duplex(&mut self) -> Result<Duplex, Error> {
+        if self.stopped {
+            return Err(Error::new(Fault::Closed, "the program was stopped"));
+        }
+        if self.child.is_none() {
+            return Err(Error::new(Fault::NoServer, "it does not run"));
+        }
         let spoken = || Error::new(Fault::NoServer, "its standard input and output are connected already");
         self.duplex.take().ok_or_else(spoken)
     }
@@ -314,10 +321,10 @@ impl Spawned {
         self.ensure_free()?;
         let options = &self.options;
         self.log_from = options.log.as_deref().map_or(0, log_bytes);
-        let mut standard = None;
+        let (mut duplex, mut standard) = (None, None);
         if self.endpoint == Endpoint::Stdio {
             let (ours, theirs) = if options.pipes { piped()? } else { connected()? };
-            (self.duplex, standard) = (Some(ours), Some(theirs));
+            (duplex, standard) = (Some(ours), Some(theirs));
         }
         let program = Program {
             name: self.program.clone(),
@@ -337,6 +344,7 @@ impl Spawned {
         }
         self.exit = None;
         self.child = Some(child);
+        self.duplex = duplex;
         Ok(())
     }
 
@@ -389,7 +397,8 @@ impl Spawned {
 
     fn not_started(&self, error: io::Error) -> Error {
         let program = self.program.to_string_lossy();
-        // The directory or the log, which the error names; of the program it is the kernel's own.
+        // An error of the directory or the log was made by `Child::start`, and names the file; one of the
+        // program is the kernel's own, with its code.
         let is_about_another = error.raw_os_error().is_none();
         let (fault, words) = match error.kind() {
             io::ErrorKind::NotFound => (Fault::BadArgument, ": there is no such program"),

@@ -264,8 +264,11 @@ fn who_is_interrupted_waits_no_longer_and_leaves_no_program() {
     let mut service = Spawned::start("sh", Endpoint::Stdio, deaf).unwrap();
     assert_eq!(service.restart_interruptible(&mut || true).unwrap_err().fault, Fault::Cancelled);
     assert_eq!((service.process(), service.exit()), (None, Some(Exit::Signal(9))), "none was started anew");
+    let error = service.begin_connecting(options(Way::Plain)).unwrap_err();
+    assert!(error.fault == Fault::NoServer && error.to_string().contains("does not run"), "{error}");
     service.restart().unwrap();
     assert_eq!(service.stop_interruptible(&mut || true).unwrap(), Some(Exit::Signal(9)));
+    assert_eq!(service.begin_connecting(options(Way::Plain)).unwrap_err().fault, Fault::Closed);
 }
 
 #[test]

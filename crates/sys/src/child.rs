@@ -161,7 +161,8 @@ impl AsFd for Child {
     }
 }
 
-/// Of which file the kernel said something.
+/// Puts the file's path in front of the kernel's error. What it makes has no code of the system's, by which
+/// callers tell it from an error about the program.
 fn about(path: &Path, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
@@ -213,6 +214,7 @@ mod tests {
             let error = Child::start(program).unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::NotFound);
             assert!(error.to_string().starts_with("/nonexistent/place: "), "{error}");
+            assert!(error.raw_os_error().is_none());
         }
         let file = Program { directory: Some("/proc/self/comm".into()), ..shell("true") };
         let error = Child::start(file).unwrap_err();

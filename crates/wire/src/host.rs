@@ -7,8 +7,8 @@ use crate::exchange::Refusal;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
-/// The refusal of a request whose `Host` names another server. RFC 9110 15.5.20: it was misdirected, and is
-/// answered for by nobody here; whoever sends it may send it elsewhere.
+/// The refusal of a request whose `Host` names another server: misdirected (RFC 9110 15.5.20). The client may
+/// send it over another connection.
 pub const HOST_UNKNOWN: Refusal = Refusal {
     status: 421,
     code: "host-unknown",

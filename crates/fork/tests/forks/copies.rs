@@ -256,10 +256,10 @@ pub(crate) fn a_copy_that_nobody_heard_of_ends() {
     let endpoint = control.gate.with_file_name("forks.sock");
     for (server, lies_unread_for) in [("2", Duration::ZERO), ("3", Duration::from_millis(100))] {
         let this = std::env::current_exe().unwrap();
-        let mut asker = std::process::Command::new(this).arg("ask").arg(&endpoint).spawn().unwrap();
+        let mut client = std::process::Command::new(this).arg("ask").arg(&endpoint).spawn().unwrap();
         until("a copy", || is_there(server));
         std::thread::sleep(lies_unread_for);
-        asker.kill().unwrap();
+        client.kill().unwrap();
         until("gone", || !is_there(server));
     }
     until("one process", || children() == 1);

@@ -4,10 +4,12 @@ use crate::control::*;
 use crate::programs::{reached, wedged};
 use std::collections::BTreeSet;
 use std::net::TcpStream;
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use thalweg_fork::generated::types::*;
 use thalweg_fork::{Options, Supervisor};
+use thalweg_sys::event::EventFd;
 use thalweg_sys::fork::{ExitStatus, await_any_child, release};
 
 /// Whether a process has a signal to look at that is blocked.
@@ -198,6 +200,14 @@ pub(crate) fn a_wedged_program_is_no_server() {
     let options = Options { patience: Duration::from_millis(200), ..options };
     let failed = Supervisor::start(options).unwrap_err().to_string();
     assert!(failed.contains("says nothing"), "{failed}");
+    assert_eq!(children(), 0);
+    // Nor is it blamed for a start that was cancelled.
+    let bell = EventFd::new().unwrap();
+    bell.signal().unwrap();
+    let cancel = Some(bell.as_fd().try_clone_to_owned().unwrap());
+    let options = Options::new(vec![this(), "wedged".into()], anywhere());
+    let cancelled = Supervisor::start(Options { cancel, ..options }).unwrap_err();
+    assert_eq!(cancelled.kind(), std::io::ErrorKind::Interrupted, "{cancelled}");
     assert_eq!(children(), 0);
     let refused = Options::new(vec![this(), "hesitant".into(), "nowhere".into()], anywhere());
     let refused = Supervisor::start(Options { servers_max: 0, ..refused }).unwrap_err().to_string();
