@@ -9,8 +9,8 @@
 //! Invariants: what a fork needs only shrinks. What it told its parent is never less than what it needs,
 //! because it tells after the commit became visible. A new fork needs only what its parent shows. So what is
 //! kept only shrinks, and recovery comes to the same end from any checkpoint. Forks are locked before their
-//! parents. *Checked by* the tests of forks, which reckon what is needed of every log of
-//! random trees, and by the crash simulation, which loses checkpoints.
+//! parents. *Checked by* the tests of forks, which compute what is needed of every log of random trees,
+//! and by the crash simulation, which loses checkpoints.
 
 use crate::Offset;
 use crate::extents::Extent;

@@ -291,7 +291,7 @@ fn begin_first_segment(
     control: &Control,
     recovery: &Recovery,
 ) -> io::Result<(Segment, RegionWriter, Link)> {
-    let (number, link) = recovery.next_segment();
+    let (number, link) = recovery.next_segment()?;
     let capacity = options.segment_bytes_first();
     let path = directory.join(segment::file_name(number));
     let _ = disk.unlink(&path);

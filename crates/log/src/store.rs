@@ -119,7 +119,8 @@ pub(crate) struct Guard {
     shared: Arc<Shared>,
     /// Known without the lock, which a thread has that waits for the committer's end.
     committer: Option<ThreadId>,
-    running: Mutex<Option<JoinHandle<()>>>,
+    /// Locked while a thread waits for the committer's end.
+    pub(crate) running: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Guard {
@@ -155,7 +156,6 @@ impl Guard {
         if is_committer || self.shared.maintenance_locks.replacing.is_at_work_here() {
             return false;
         }
-        // Locked until it has ended, for others that wait for that.
         let mut running = self.running.lock();
         if let Some(committer) = running.take() {
             let _ = committer.join();
@@ -567,8 +567,9 @@ impl Store {
 
     /// Closes the store: commits what is pending, writes a checkpoint, seals the tail. Calls on other clones
     /// then say that it is closed; reads go on, and a reader that waits for more is woken and
-    /// [told](crate::Ended::StoreClosed). The directory is held until the last of its readers and cursors is
-    /// dropped, too.
+    /// [told](crate::Ended::StoreClosed). The directory is held until its readers and cursors are gone, too.
+    /// A watcher that calls this does not wait for the thread that tells it, nor for a checkpoint that is
+    /// under way there.
     ///
     /// # Errors
     /// What the disk said; everything acknowledged before is safe regardless.

@@ -248,7 +248,7 @@ mod tests {
         }
 
         #[test]
-        fn no_message_takes_more_than_is_reckoned_with(
+        fn no_message_takes_more_than_is_counted_for_it(
             kind in any::<String>(), key in any::<String>(), control in "[\\x00-\\x1f\"\\\\]{0,8}",
             value: Option<Vec<u8>>, held: bool, at: u64,
         ) {

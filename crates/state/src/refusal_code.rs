@@ -55,7 +55,7 @@ refusal_codes! {
     TooMuch = "too_much",
     /// The log does not take the commit.
     NotTaken = "not_taken",
-    /// The disk failed, and what became of the commit is not known.
+    /// The disk failed, and whether the commit lasts is not known.
     Unknown = "unknown",
     /// A log of the state's names holds something else.
     Foreign = "foreign",

@@ -31,6 +31,9 @@ pub type ForkId = LogId;
 /// The longest key, in bytes.
 pub const KEY_BYTES_MAX: usize = 1_024;
 
+/// A fork of this number or a higher one was not named by a state: none makes as many.
+const NUMBERS_END: u64 = 1 << 63;
+
 /// Options of a [`State`].
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -140,9 +143,10 @@ impl State {
                 logs.push(log.clone());
             }
         });
-        // Anybody may have made a log of the last number there is: behind it the numbers begin anew.
-        let last = logs.iter().filter_map(|log| number_of(log, &prefix)).max();
-        let next = last.map_or(0, |last| last.wrapping_add(1));
+        // Anybody may have made a log of a number that no state comes to: the numbers do not go on there.
+        let numbers = logs.iter().filter_map(|log| number_of(log, &prefix));
+        let last = numbers.filter(|number| *number < NUMBERS_END).max();
+        let next = last.map_or(0, |last| last + 1);
         let mut images = Images::find(store, &image_prefix(name), thalweg_log::now());
         let Replayed { forks, unreadable, wrong, spoiled } = replay::all(store, logs, &images)?;
         images.forget(store, &spoiled, thalweg_log::now());

@@ -47,7 +47,7 @@ pub(crate) fn file_name(number: u32) -> String {
 pub(crate) fn next_number(number: u32) -> io::Result<u32> {
     let none_left =
         || io::Error::other("no number is left for another segment: copy the logs to a new store");
-    Some(number + 1).filter(|next| *next <= NUMBER_MAX).ok_or_else(none_left)
+    number.checked_add(1).filter(|next| *next <= NUMBER_MAX).ok_or_else(none_left)
 }
 
 pub(crate) fn number_of(name: &str) -> Option<u32> {

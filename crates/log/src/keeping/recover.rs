@@ -424,8 +424,11 @@ impl Recovery {
     }
 
     /// Number and link of the segment to begin when none can be written on.
-    pub(crate) fn next_segment(&self) -> (u32, Link) {
-        (self.last_expected() + 1, self.last_link)
+    ///
+    /// # Errors
+    /// No number is left for one.
+    pub(crate) fn next_segment(&self) -> io::Result<(u32, Link)> {
+        Ok((segment::next_number(self.last_expected())?, self.last_link))
     }
 }
 

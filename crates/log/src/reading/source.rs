@@ -125,7 +125,7 @@ pub(crate) struct Source {
     /// Per segment, by its index in the view: what the next search for a time starts its guess from.
     lines: Vec<Line>,
     /// Oldest first; the last one is the log's own. What lies below `covered` may be in none of them: a
-    /// lineage may be long, and most who know where to begin want only its end.
+    /// lineage may be long, and who begins at an offset wants only what lies behind it.
     parts: SmallVec<[LineagePart; 1]>,
     covered: Offset,
 }

@@ -203,11 +203,10 @@ fn a_watcher_that_closes_while_another_thread_does_ends_with_the_committer() {
         drop(other);
         done.send(closed)
     });
-    while !store.shared.writer.lock().closed {
+    // The other thread has this lock while it waits for the committer's end.
+    while store.guard.running.try_lock().is_some() {
         std::thread::yield_now();
     }
-    // Long enough for the other thread to wait for the committer's end.
-    std::thread::sleep(Duration::from_millis(100));
     closes.may.send(()).unwrap();
     closes.returned.recv_timeout(PATIENCE).expect("it waits for the thread that waits for it");
     ended.recv_timeout(PATIENCE).expect("the other closed it, too").unwrap();

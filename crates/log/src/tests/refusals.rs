@@ -3,7 +3,7 @@
 
 use super::store::{config, open, os, small};
 use crate::format::SegmentHeader;
-use crate::segment::{NUMBER_MAX, Segment};
+use crate::segment::{NUMBER_MAX, Segment, next_number};
 use crate::{
     Attached, Commit, CommitError, Config, Durability, Fork, Log, OpenError, Options, Place, Purge, Query,
     ReadError, Store,
@@ -421,10 +421,10 @@ fn rotating_with_little_in_a_segment_begins_no_larger_one() {
     assert!(stats.segments > 12 && stats.segment_bytes < 64 << 20, "{stats:?}");
 }
 
-/// The list of files, their headers and the words are read one after the other while others change them.
 /// A file of a higher number would be taken for nobody's by whoever opens the store.
 #[test]
 fn no_segment_is_begun_behind_the_last_number_there_is() {
+    assert!(next_number(NUMBER_MAX).is_err() && next_number(u32::MAX).is_err());
     let store = Store::memory(small()).unwrap();
     let log = store.log(b"a").unwrap();
     {
@@ -444,6 +444,7 @@ fn no_segment_is_begun_behind_the_last_number_there_is() {
     assert_eq!(entries(&store, &log).iter().map(Vec::len).collect::<Vec<_>>(), [3000, 4]);
 }
 
+/// The list of files, their headers and the words are read one after the other while others change them.
 #[test]
 fn verifying_a_store_in_use_finds_no_damage_that_is_not_there() {
     let directory = tempfile::tempdir().unwrap();

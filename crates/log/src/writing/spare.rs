@@ -168,12 +168,13 @@ impl Writer {
         number == self.active.header.number + 1
     }
 
-    /// Past half of the active segment, in `sync` mode, when none was begun.
+    /// Past half of the active segment, in `sync` mode, when none was begun and a number is left for one.
     pub(crate) fn is_spare_due(&self) -> bool {
         self.options.durability == Durability::Sync
             && self.segment_tail.end() > self.active.header.capacity / 2
             && self.spare.is_none()
             && !self.is_next(self.spare_begun)
+            && segment::next_number(self.active.header.number).is_ok()
             && self.directory.is_some()
             && self.reserve.is_whole()
     }

@@ -104,10 +104,12 @@ impl Default for ServiceOptions {
 /// use thalweg_state::{SCHEMA_HASH, Service, ServiceOptions, ERROR_TAG};
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let directory = tempfile::tempdir()?; let store = Store::memory(thalweg_log::Options::default())?; let
-/// options = ServerOptions { schema: SCHEMA_HASH, error_tag: ERROR_TAG.into(), ..ServerOptions::default() };
-/// let endpoint = Endpoint::Socket(directory.path().join("state.sock")); let mut server =
-/// Server::bind(&[endpoint], options)?;
+/// let directory = tempfile::tempdir()?;
+/// let store = Store::memory(thalweg_log::Options::default())?;
+/// let options =
+///     ServerOptions { schema: SCHEMA_HASH, error_tag: ERROR_TAG.into(), ..ServerOptions::default() };
+/// let endpoint = Endpoint::Socket(directory.path().join("state.sock"));
+/// let mut server = Server::bind(&[endpoint], options)?;
 /// # server.stopper().stop();
 /// server.serve(Service::new(&store, "state", ServiceOptions::default()))?;
 /// # Ok(())

@@ -37,7 +37,7 @@ pub(super) enum Refusal {
     View,
     #[error("the root is not {0}: something else is there than was expected")]
     Root(String),
-    #[error("what became of the commit is not known: read before it is made again")]
+    #[error("whether the commit lasts is not known: read before it is made again")]
     Unknown,
 }
 

@@ -107,7 +107,7 @@ fn nobody_learns_of_a_commit_before_it_is_noted() {
         while log.staged().unwrap().tail == 0 {
             std::thread::yield_now();
         }
-        // It changes nothing, and leans on the other's ticket.
+        // It changes nothing, and needs the other's ticket.
         let second = scope.spawn(move || state.write(main, &put("a", "1"), 1).unwrap());
         std::thread::sleep(std::time::Duration::from_millis(100));
         let end = log.staged().unwrap().tail;

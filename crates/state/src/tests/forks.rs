@@ -126,7 +126,9 @@ fn a_log_of_the_last_number_there_is_leaves_the_others_to_forks() {
     for taken in [u64::MAX, u64::MAX - 1] {
         let store = memory();
         let state = State::open(&store, "s", Options::default()).unwrap();
-        state.fork(state.main(), 1).unwrap();
+        let forks: Vec<_> = (0..3).map(|_| state.fork(state.main(), 1).unwrap().0).collect();
+        state.drop_fork(forks[0], 1).unwrap();
+        state.drop_fork(forks[1], 1).unwrap();
         drop(state);
         let name = format!("s/forks/{taken}");
         store.create(name.as_bytes(), &crate::state::config(), None, &Default::default(), None).unwrap();
@@ -135,5 +137,10 @@ fn a_log_of_the_last_number_there_is_leaves_the_others_to_forks() {
             state.fork(state.main(), 2).unwrap();
         }
         assert_eq!(state.forks().len(), 1 + 5);
+        let name = |fork| state.find(fork).unwrap().log.name().to_vec();
+        let names: Vec<_> = state.forks().into_iter().map(name).collect();
+        for number in [2, 3, 4, 5] {
+            assert!(names.contains(&format!("s/forks/{number}").into_bytes()), "{taken}: {number}");
+        }
     }
 }

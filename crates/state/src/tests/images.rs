@@ -370,10 +370,10 @@ fn a_dropped_fork_takes_its_images_with_it_and_leaves_those_of_others() {
     assert_eq!(state.get(main, View::Committed, "a").unwrap().as_deref(), Some(&b"1"[..]));
 }
 
-/// An image that many forks lean on: how many of them are looked at when one is dropped does not grow with
+/// An image that many forks use: how many of them are looked at when one is dropped does not grow with
 /// how many there are.
 #[test]
-fn an_image_goes_with_the_last_fork_that_leans_on_it_and_a_drop_looks_at_no_other_fork() {
+fn an_image_goes_with_the_last_fork_that_uses_it_and_a_drop_looks_at_no_other_fork() {
     let store = memory();
     let state = State::open(&store, "s", Options::default()).unwrap();
     let main = state.main();
@@ -397,7 +397,7 @@ fn an_image_goes_with_the_last_fork_that_leans_on_it_and_a_drop_looks_at_no_othe
         };
         let half = if reopened { 0 } else { forks.len() / 2 };
         for fork in forks.drain(half..) {
-            assert_eq!(images_in(&store), 3, "others lean on it");
+            assert_eq!(images_in(&store), 3, "others use it");
             // A drop that took the lock of another fork's views, or of all forks, would wait here for ever.
             let others = state.shared.forks.read();
             let held: Vec<_> = others.values().filter(|other| other.log.id() != fork).cloned().collect();

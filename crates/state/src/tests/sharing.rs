@@ -131,7 +131,7 @@ fn a_session_keeps_the_digest_of_a_snapshot_that_its_fork_has_left_behind_and_th
     // Nothing has asked for a root of the fork.
     assert!(!session.read_view().unwrap().is_near(0));
     let root = session.root().unwrap();
-    assert!(session.read_view().unwrap().is_near(0), "it is reckoned anew each time");
+    assert!(session.read_view().unwrap().is_near(0), "it is computed anew each time");
     assert_eq!(session.root().unwrap(), root);
     session.write(put("b", "1"), 2).unwrap();
     assert!(session.read_view().unwrap().is_near(1));
@@ -141,7 +141,7 @@ fn a_session_keeps_the_digest_of_a_snapshot_that_its_fork_has_left_behind_and_th
 }
 
 #[test]
-fn forks_share_what_roots_are_reckoned_from_and_have_none_before_somebody_asks() {
+fn forks_share_what_roots_are_computed_from_and_have_none_before_somebody_asks() {
     let state = State::open(&memory(), "s", Options::default()).unwrap();
     let main = state.main();
     state.write(main, &put("a", "1"), 1).unwrap();

@@ -152,7 +152,7 @@ class Unreadable(StateRefused):
 
 
 class OutcomeUnknown(StateRefused):
-    """The disk failed, and what became of the commit is not known."""
+    """The disk failed, and whether the commit lasts is not known."""
 
     refusal_code = "unknown"
 

@@ -9,7 +9,7 @@ use std::sync::mpsc::channel;
 use thalweg_service::{CallOptions, Client, ClientOptions, Endpoint, Server, ServerOptions};
 
 #[test]
-fn a_batch_on_a_root_that_takes_long_to_reckon_keeps_nobody_else_waiting() {
+fn a_batch_on_a_root_that_takes_long_to_compute_keeps_nobody_else_waiting() {
     let service = served();
     let core = &service.core;
     let state = core.state().unwrap();
@@ -25,7 +25,7 @@ fn a_batch_on_a_root_that_takes_long_to_reckon_keeps_nobody_else_waiting() {
                 map.apply(&std::iter::once(crate::Change::Put("a".into(), b"1"[..].into())).collect());
             }
             let changes = vec![Change { key: key.into(), value: Some(b"1"[..].into()) }];
-            // Reckoned so that nobody remembers it.
+            // Computed so that nobody remembers it.
             let if_root = Some(crate::Digest::of(&map).root());
             let batch = StateBatch { place: place.clone().into(), changes, if_offset: None, if_root };
             begin(core, StateRequest::Batch(batch), BUSY)

@@ -181,7 +181,7 @@ fn what_takes_long_and_nobody_waits_for_any_more_is_not_begun() {
     core.apart.execute(Box::new(move || done.send(()).unwrap()));
     is_done.recv().unwrap();
     assert_eq!(state.forks().len(), 2, "the one that somebody waited for, and the main line");
-    assert!(state.find(state.main()).unwrap().rooted().is_none(), "a root was reckoned for nobody");
+    assert!(state.find(state.main()).unwrap().rooted().is_none(), "a root was computed for nobody");
     // Who waited for what they look at goes on.
     assert_eq!((core.turns.in_flight(), core.turns.forks()), (0, 0));
 }
