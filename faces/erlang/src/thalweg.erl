@@ -250,7 +250,7 @@ exec(Source, Variables, Options) -> source(false, Source, Variables, Options).
 source(IsExpression, Source, Variables, Options) ->
     ok = thalweg_options:demand(call, Options),
     %% A string is characters, whatever the bytes are that they would be.
-    Text = text(Source),
+    Text = characters(Source),
     {Scope, Owner} =
         case Options of
             #{namespace := Name} -> {term_to_binary({name, Name}), none};
@@ -382,8 +382,11 @@ flush(Reference) ->
 
 -spec text(name() | unicode:chardata()) -> binary().
 text(Name) when is_atom(Name) -> atom_to_binary(Name);
-text(Name) ->
-    case unicode:characters_to_binary(Name) of
+text(Name) -> characters(Name).
+
+-spec characters(unicode:chardata()) -> binary().
+characters(Characters) ->
+    case unicode:characters_to_binary(Characters) of
         Text when is_binary(Text) -> Text;
         _ -> error(badarg)
     end.

@@ -10,8 +10,8 @@
 -type target() :: {Path :: binary(), Query :: binary(), Host :: binary() | none}.
 
 %% @doc A target in origin form, in absolute form, which servers have to take as well (3.2.2), or the asterisk of `OPTIONS' (3.2.4). An
-%% absolute one without path and query is the whole server to `OPTIONS', and `/' to everything else. None has a blank or another character
-%% of control in it: a bare CR is invalid wherever it stands (2.2).
+%% absolute one without path and query is the whole server to `OPTIONS', and `/' to everything else. None has a blank or a control
+%% character in it: a bare CR is invalid wherever it stands (2.2).
 -spec read(Method :: binary(), binary()) -> {ok, target()} | error.
 read(Method, Target) ->
     case lists:all(fun(Byte) -> Byte > $\s andalso Byte =/= 127 end, binary_to_list(Target)) of

@@ -8,6 +8,8 @@
 -export([start_link/3, keep/3]).
 -export([init/1, handle_continue/2, handle_call/3, handle_cast/2, handle_info/2, terminate/2]).
 
+-include_lib("kernel/include/file.hrl").
+
 %% Milliseconds that a worker whose applications are late has to say which.
 -define(SAYS_SO_WITHIN, 500).
 %% Milliseconds that a connection goes on being made, at the least, when its worker is late already.
@@ -294,9 +296,10 @@ runtime_directory() ->
     case os:getenv("XDG_RUNTIME_DIR") of
         Directory when is_list(Directory), Directory =/= "" ->
             %% What one user's session says may be handed on to another's, or outlive it.
-            case filelib:is_dir(Directory) of
-                true -> Directory;
-                false -> "/tmp"
+            case file:read_file_info(Directory) of
+                {ok, #file_info{type = directory, access = Access}} when Access =:= read_write; Access =:= write ->
+                    Directory;
+                _ -> "/tmp"
             end;
         _ -> "/tmp"
     end.

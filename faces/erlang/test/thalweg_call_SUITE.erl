@@ -34,7 +34,7 @@ source_in_characters(_Config) ->
     ],
     {ok, none} = thalweg:exec([<<"n = '">>, 16#e9, $']),
     {ok, 1} = thalweg:eval("len(n)"),
-    [{'EXIT', {badarg, _}} = (catch thalweg:eval(Source)) || Source <- [<<255>>, [16#110000], 5, {}]].
+    [{'EXIT', {badarg, _}} = (catch thalweg:eval(Source)) || Source <- [<<255>>, [16#110000], 5, {}, undefined]].
 
 keywords(_Config) ->
     {ok, 9} = thalweg:call(sample, add, [1], #{keywords => #{right => 2, <<"factor">> => 3}}),

@@ -331,7 +331,6 @@ no_interpreter(_Config) ->
     {error, {no_such_interpreter, "no-such-python"}} = thalweg:start_pool(none, #{python => "no-such-python"}),
     {error, no_worker} = thalweg:call(os, getpid, [], #{pool => none}).
 
-
 %% A path is one from here, and is not looked for elsewhere.
 interpreter_from_here(Config) ->
     {ok, Here} = file:get_cwd(),

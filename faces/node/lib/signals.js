@@ -14,9 +14,17 @@ class Listener {
     signal.addEventListener("abort", this)
   }
 
-  /** Each waiter leaves when it is told. */
+  /** Each waiter leaves once it is told, or when it has ended. All are told, whichever of them throw; the first error is thrown. */
   handleEvent() {
-    for (const waiter of this.waiters) waiter.abort(this.signal.reason)
+    const errors = []
+    for (const waiter of this.waiters) {
+      try {
+        waiter.abort(this.signal.reason)
+      } catch (error) {
+        errors.push(error)
+      }
+    }
+    if (errors.length > 0) throw errors[0]
   }
 }
 

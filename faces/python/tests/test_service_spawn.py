@@ -106,6 +106,18 @@ class Starting(Place):
             warnings.simplefilter("error")
             Spawned(sys.executable, self.endpoint(), arguments=[SERVER, self.endpoint()], ready_within=60).stop()
 
+    def test_it_is_ended_where_the_warning_is_an_error_too(self):
+        spawned = Spawned(sys.executable, self.endpoint(), arguments=[SERVER, self.endpoint()], ready_within=60)
+        process = spawned.process
+        raised = []
+        self.addCleanup(setattr, sys, "unraisablehook", sys.unraisablehook)
+        sys.unraisablehook = lambda unraisable: raised.append(unraisable.exc_type)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            del spawned
+        self.assertEqual(raised, [ResourceWarning])
+        self.assertRaises(ProcessLookupError, os.kill, process, 0)
+
     def test_what_is_no_program(self):
         with self.assertRaises(BadArgument):
             Spawned(self.directory / "missing", self.endpoint())
@@ -172,7 +184,6 @@ class Hearing(Place):
         spawned = self.start(self.deaf())
         self.assertRaises(Heard, spawned.restart)
         self.assertEqual((spawned.exit, spawned.process), (-signal.SIGKILL, None))
-        self.assertFalse(self.pid.exists())
 
     def test_a_handler_is_refused_what_is_waited_for(self):
         spawned = self.start(self.deaf())

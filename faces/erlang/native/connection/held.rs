@@ -123,6 +123,8 @@ impl State {
 impl Connection {
     /// Reads what was put aside, and answers `true`, unless another process does. It may take long.
     pub(crate) fn unpack(&self, env: Env) -> bool {
+        // Before the lock, so that what unwinds lets go of that first.
+        let reader = Reader { connection: self, env };
         let mut state = self.lock();
         if state.shelf.is_read {
             return false;
@@ -136,9 +138,29 @@ impl Connection {
                 state.deliver(env, held.number, read);
             }
         }
+        // From here on another process may read.
+        drop(reader);
         // The router may sleep by now, and the peer wait for what was said here.
         state.leave(env);
         true
+    }
+}
+
+/// A process that reads what was put aside. Where it panics after all, beyond what [`waiter::tell`] catches,
+/// the frame that it was amid is lost, and the router is told to have the rest read.
+struct Reader<'c> {
+    connection: &'c Connection,
+    env: Env,
+}
+
+impl Drop for Reader<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let mut state = self.connection.lock();
+            state.shelf.is_read = false;
+            state.shelf.is_told = false;
+            state.have_held_read(self.env);
+        }
     }
 }
 

@@ -46,8 +46,11 @@ class Waiter {
 
   /** The signal says so. The server is told; what it still answers is dropped. */
   abort(reason) {
-    this.client?.cancel(this)
-    this.fail(reason)
+    try {
+      this.client?.cancel(this)
+    } finally {
+      this.fail(reason)
+    }
   }
 
   /** Whether this is the end of it. */
@@ -135,8 +138,11 @@ class Items extends Waiter {
 
   /** The signal says so: what was not taken is dropped as well. */
   abort(reason) {
-    super.abort(reason)
-    this.drop()
+    try {
+      super.abort(reason)
+    } finally {
+      this.drop()
+    }
   }
 
   drop() {

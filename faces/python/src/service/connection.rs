@@ -25,13 +25,6 @@ const FAILED: u8 = 2;
 
 const UNARY: CallOptions = CallOptions { deadline: None, credit: None, unary: true };
 
-/// What is connected to.
-#[derive(FromPyObject)]
-enum Peer<'py> {
-    Program(Bound<'py, Program>),
-    Endpoint(String),
-}
-
 /// One connection to a service, and its calls.
 #[pyclass(module = "thalweg", frozen)]
 pub(crate) struct Connection {
@@ -153,7 +146,7 @@ impl Connection {
     #[allow(clippy::too_many_arguments, reason = "keywords")]
     fn new(
         py: Python<'_>,
-        peer: Peer<'_>,
+        peer: &Bound<'_, PyAny>,
         schema: Option<&[u8]>,
         connect_within: Number<f64>,
         deadline: Option<Number<f64>>,
@@ -188,9 +181,11 @@ impl Connection {
             plain,
             same_user_only,
         };
-        let client = match peer {
-            Peer::Endpoint(path) => Client::begin(&super::endpoint(py, &path)?, options).raise(py)?,
-            Peer::Program(program) => program.get().begin_connecting(py, options)?,
+        let client = if let Ok(program) = peer.cast::<Program>() {
+            program.get().begin_connecting(py, options)?
+        } else {
+            let path = peer.extract::<String>()?;
+            Client::begin(&super::endpoint(py, &path)?, options).raise(py)?
         };
         Ok(Self { client: Owned::new(client), left: Mutex::default() })
     }

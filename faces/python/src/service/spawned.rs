@@ -1,7 +1,7 @@
 //! A service's program, started and watched for Python.
 //!
-//! Whatever waits for it hears signals: when a handler raises, the program is killed and nothing waits any
-//! more.
+//! Whatever waits for it hears signals, unless another thread waits for it already: when a handler raises,
+//! the program is killed and nothing waits any more.
 
 use super::error::Raise;
 use super::owned::{Owned, Unavailable};

@@ -67,11 +67,11 @@ async def until_blocked(client) -> None:
 
 async def test_a_wait_is_ended_by_a_push_and_by_cancelling(client):
     waits = asyncio.ensure_future(client.blpop("queue", timeout=0))
-    await until_blocked(client)
+    await asyncio.wait_for(until_blocked(client), 60)
     await client.rpush("queue", "pushed")
     assert await asyncio.wait_for(waits, 60) == (b"queue", b"pushed")
     waits = asyncio.ensure_future(client.blpop("queue", timeout=0))
-    await until_blocked(client)
+    await asyncio.wait_for(until_blocked(client), 60)
     waits.cancel()
     with pytest.raises(asyncio.CancelledError):
         await waits

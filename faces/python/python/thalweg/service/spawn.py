@@ -17,9 +17,9 @@ class Spawned(Scope):
     """A program that serves an endpoint, started and watched from here.
 
     It is ready when its endpoint answers. It is killed when the thread that started it ends, so start it from one that lives as
-    long as it should. Waiting for it blocks the calling thread alone, and hears signals: when a handler raises, as that of Ctrl-C
-    does, the program is killed and the wait is over. One that was not stopped and that nothing refers to any more issues a
-    `ResourceWarning` and is ended.
+    long as it should. Waiting for it blocks the calling thread alone, and hears signals, unless another thread waits for it
+    already: when a handler raises, as that of Ctrl-C does, the program is killed and the wait is over. One that was not stopped
+    and that nothing refers to any more issues a `ResourceWarning` and is ended.
     """
 
     def __init__(
@@ -113,5 +113,7 @@ class Spawned(Scope):
         # What was never started has none, and in a child after a fork it is the parent's.
         with contextlib.suppress(AttributeError, RuntimeError):
             if self.process is not None:
-                _warn(f"unclosed program {self!r}", ResourceWarning, source=self)
-                self.stop()
+                try:
+                    _warn(f"unclosed program {self!r}", ResourceWarning, source=self)
+                finally:
+                    self.stop()
