@@ -158,6 +158,7 @@ fn silence_is_broken_by_comments_and_ended_by_the_lifetime() {
 
 #[test]
 fn what_a_walk_remembers_is_forgotten_when_nobody_watches_the_topic() {
+    // More than the buffers of a socket take.
     const BYTES: usize = 5_000_000;
     let end = format!("/poll/{BYTES}");
     let mut server = TurnedServer::new(patient());

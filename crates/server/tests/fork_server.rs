@@ -106,7 +106,7 @@ fn a_signal_while_the_program_starts_ends_it_and_what_it_has_started() {
     // It reads nothing of what it is told, and has the signals blocked.
     let script = "sleep 120 >&2 & echo $$ $! > \"$0.new\"; mv \"$0.new\" \"$0\"; wait";
     let mut command = Command::new(PROGRAM);
-    command.args(["fork-server", "--patience-ms", "20000", "--control"]).arg(&control);
+    command.args(["fork-server", "--patience-ms", "600000", "--control"]).arg(&control);
     command.args(["--", "sh", "-c", script]).arg(&told);
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let begun = Instant::now();

@@ -162,7 +162,7 @@ impl<'c, C: Call, S: Stream> Items<'c, C, S> {
         Self { call, command: PhantomData }
     }
 
-    /// What comes next. Nothing does after [`Next::End`] or an error.
+    /// What comes next. After [`Next::End`] or an error there is nothing to go on with: drop this.
     ///
     /// # Errors
     /// The server refused, or the frame was lost or wrong.
@@ -191,7 +191,7 @@ impl<F: AsyncFrames, S: Stream> AsyncItems<F, S> {
         Self { frames, frame: Vec::new(), command: PhantomData }
     }
 
-    /// What comes next. Nothing does after [`Next::End`] or an error.
+    /// What comes next. After [`Next::End`] or an error there is nothing to go on with: drop this.
     ///
     /// # Errors
     /// The server refused, or the frame was lost or wrong.

@@ -167,7 +167,7 @@ several(<<Many, Count:16, Rest/binary>>, _, Many, _) -> {Count, Rest};
 several(<<Tag, Count:32, Rest/binary>>, _, Many, _) when Tag =:= Many + 1 -> {Count, Rest};
 several(Frame, _, Many, Expected) -> wrong_type(Frame, Expected, [Many, Many + 1]).
 
-%% Nothing matched: another kind of value, or a right one cut short.
+%% Nothing matched: a value of another type, or a right one cut short.
 -spec wrong_type(binary(), atom(), [byte()]) -> no_return().
 wrong_type(<<Tag, _/binary>> = Frame, Expected, Tags) ->
     case lists:member(Tag, Tags) of

@@ -37,7 +37,7 @@ function isWellFormed(text: string): boolean {
   return isWellFormed === undefined ? !/\p{Surrogate}/u.test(text) : isWellFormed.call(text);
 }
 
-/** Below this many bytes a loop is faster than the decoder's start. */
+/** Below this many UTF-16 units a loop is faster than the encoder's start. */
 const SHORT_BYTES = 24;
 /** The buffer of the writer that finished last, for the next one: encoding then allocates its result and no more. */
 let spare: DataView<ArrayBuffer> | undefined;

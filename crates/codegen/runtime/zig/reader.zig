@@ -46,7 +46,7 @@ pub const Reader = struct {
         return problem;
     }
 
-    /// Nothing of the kind that belongs here begins with the byte that was read last.
+    /// No value of the type that belongs here begins with the byte that was read last.
     pub fn wrongType(self: *Reader) DecodeError {
         return self.refuse(error.WrongType, self.at - 1);
     }

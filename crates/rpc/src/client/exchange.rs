@@ -5,6 +5,7 @@ use super::target::ResolvedUrl;
 use std::fmt;
 use std::time::Instant;
 use thalweg_service::{CallId, Error as Failure};
+use thalweg_wire::excerpt::excerpt;
 use thalweg_wire::fault::Fault;
 use thalweg_wire::json::{Kind, Text, write as json};
 use thalweg_wire::jsonrpc::write;
@@ -89,6 +90,7 @@ fn check_params(method: &str, params: &str) -> Result<(), Failure> {
     }
     let mut text = Text::new(params);
     let refuse = |why: &dyn fmt::Display| {
+        let method = excerpt(method);
         let what = format!("the parameters of {method} are to be a JSON array or object, or empty: {why}");
         Err(Failure::new(Fault::BadArgument, what))
     };

@@ -87,8 +87,8 @@ impl Pool {
         Ok(name)
     }
 
-    /// Gives an exchange a connection, or a place in the queue, at this moment. `false`: it could have
-    /// neither, and has ended.
+    /// Gives an exchange a connection, or a place among those that wait, at this moment. `false`: it could
+    /// have neither, and has ended.
     fn start(&mut self, site: SiteId, exchange: Exchange, now: Instant) -> bool {
         while let Some(index) =
             self.connections.iter().rposition(|known| known.site == site && known.carries.is_none())

@@ -194,7 +194,7 @@ impl fmt::Display for Failure {
 fn advice_on_protocol(error: &ResponseError) -> &'static str {
     match error {
         ResponseError::Malformed => {
-            "; is it where `thalweg serve` listens? A store's thalweg.sock is for `tail --via sock`"
+            "; does `thalweg serve` listen at that address? A store's thalweg.sock is for `tail --via sock`"
         }
         _ => "",
     }

@@ -1,7 +1,7 @@
 //! What waits for a connection: the oldest of a host first, found by its name and by its end as well.
 //!
-//! *Invariant*: the three collections are of the same exchanges. No method looks at others than those that it
-//! is about, however many wait. *Checked by* the tests here.
+//! *Invariant*: `by_site` has each exchange once, and `by_end` each that has an end. But for `sites`, no
+//! method looks at more than it takes out or finds, however many wait. *Checked by* the tests here.
 
 use super::super::exchange::Exchange;
 use super::super::target::SiteId;
