@@ -106,7 +106,7 @@ impl Attached {
     fn try_open(disk: &Disk, directory: &Path) -> Result<Attached, OpenError> {
         let disk = &disk.hold(directory).map_err(|source| match source.kind() {
             io::ErrorKind::NotFound => Control::missing(directory),
-            _ => OpenError::Io { action: "open", file: directory.to_owned(), source },
+            _ => OpenError::Io { action: "open", file: directory.join(control::FILE_NAME), source },
         })?;
         let control = Arc::new(Control::attach_existing(disk, directory)?);
         if !control.is_intact() {
