@@ -334,7 +334,8 @@ class Connecting(Place, unittest.IsolatedAsyncioTestCase):
             [client.close() for client in waiting]
 
     async def test_another_schema(self):
-        with Background(self.endpoint()):
+        # Who serves in a loop opens a timer with its first client.
+        with Background(self.endpoint()), SyncClient(self.endpoint()):
             await self.refused(SchemaMismatch, self.endpoint(), schema=bytes(31) + b"\1")
 
     async def test_another_version(self):

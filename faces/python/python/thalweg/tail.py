@@ -9,7 +9,6 @@ import asyncio
 import contextlib
 import weakref
 from collections.abc import AsyncGenerator, Callable
-from copy import copy
 from typing import Any, Generic, TypeVar
 
 from ._native import Bell, Cursor, Entry, Loop
@@ -88,7 +87,7 @@ class _Hearing:
             # It rings no more: every waiting tail raises why, an error of its own, and may try again.
             for until in waiting:
                 if not until.done():
-                    until.set_exception(copy(error))
+                    until.set_exception(type(error)(*error.args))
             return
         for place in told:
             _end(waiting[place])
