@@ -13,6 +13,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use thalweg_load::BenchVerb;
 use thalweg_service::Endpoint;
+use thalweg_sys::code;
 use thalweg_wire::host::is_name;
 
 /// Durable streams: append over HTTP, read from any offset, follow live.
@@ -32,12 +33,18 @@ impl Arguments {
     /// # Errors
     /// Clap says what is wrong, or what was asked for instead.
     pub(crate) fn read(line: &[OsString]) -> Result<Self, clap::Error> {
-        Self::from_arg_matches(&Self::in_environment().try_get_matches_from(line)?)
+        let matches = Self::in_environment().try_get_matches_from(line)?;
+        // What matched them is not needed by what takes them over; see `start::step`.
+        code::release();
+        Self::from_arg_matches(&matches)
     }
 
     /// The command line, with the variables that are not empty.
     pub(crate) fn in_environment() -> Command {
-        without_empty(Self::command())
+        let command = without_empty(Self::command());
+        // What built it is not needed by what matches a line against it; see `start::step`.
+        code::release();
+        command
     }
 }
 

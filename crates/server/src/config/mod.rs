@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::fmt::{self, Write};
 use std::path::{Path, PathBuf};
+use thalweg_sys::code;
 use toml::de::{DeTable, DeValue};
 
 /// What a value looks like in the file.
@@ -210,6 +211,7 @@ impl Configuration {
             });
         }
         let matches = command.try_get_matches_from(line).map_err(ConfigError::CommandLine)?;
+        code::release();
         let arguments = Arguments::from_arg_matches(&matches).map_err(ConfigError::CommandLine)?;
         let (Verb::Serve(options), Some(serve)) = (arguments.verb, serve_matches(&matches)) else {
             let error = Arguments::command().error(clap::error::ErrorKind::InvalidSubcommand, "not `serve`");
