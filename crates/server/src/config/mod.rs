@@ -438,7 +438,10 @@ fn texts(key: Key, value: &DeValue<'_>) -> Result<Vec<String>, String> {
 
 /// What the command line and the environment say.
 fn asked(line: &[OsString]) -> Result<ArgMatches, ConfigError> {
-    Arguments::in_environment().try_get_matches_from(line).map_err(ConfigError::CommandLine)
+    let asked = Arguments::in_environment().try_get_matches_from(line).map_err(ConfigError::CommandLine);
+    // See `start::step`.
+    code::release();
+    asked
 }
 
 /// A flag that splits nothing: the file has arrays for that.
