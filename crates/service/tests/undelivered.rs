@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "this is a test's code, though not all of it in test functions")]
 
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 use thalweg_service::{
     CallOptions, Client, ClientId, ClientOptions, Endpoint, Handler, Reply, Request, Server, ServerOptions,
@@ -103,5 +103,53 @@ fn who_has_not_read_when_a_drain_ends_is_told_of() {
         running.join().unwrap().unwrap();
         let told: Vec<u64> = undelivered.iter().map(ClientId::number).collect();
         assert_eq!(told, [deaf_name], "{file}");
+    }
+}
+
+/// Answers what it is asked, and a request in particular only when it is told to go on.
+struct Held {
+    undelivered: Sender<ClientId>,
+    begun: Sender<()>,
+    go_on: Receiver<()>,
+}
+
+impl Handler for Held {
+    fn request(&mut self, request: Request<'_>, reply: Reply) {
+        if request.frame == b"held" {
+            self.begun.send(()).unwrap();
+            self.go_on.recv().unwrap();
+        }
+        reply.end(&request.client.number().to_le_bytes());
+    }
+
+    fn undelivered(&mut self, client: ClientId) {
+        self.undelivered.send(client).unwrap();
+    }
+}
+
+#[test]
+fn who_read_all_and_goes_when_a_drain_begins_is_not_told_of() {
+    let directory = tempfile::tempdir().unwrap();
+    for file in ["notes.sock", "notes.shm"] {
+        let endpoint: Endpoint = directory.path().join(file).to_str().unwrap().parse().unwrap();
+        let mut server = Server::bind(std::slice::from_ref(&endpoint), ServerOptions::default()).unwrap();
+        let stopper = server.stopper();
+        let ((told, undelivered), (started, begun), (go, go_on)) = (channel(), channel(), channel());
+        let handler = Held { undelivered: told, begun: started, go_on };
+        let running = std::thread::spawn(move || server.serve(handler));
+        let mut goes = Client::connect(&endpoint, ClientOptions::default()).unwrap();
+        let mut stays = Client::connect(&endpoint, ClientOptions::default()).unwrap();
+        let goes_name = name(&mut goes);
+        let held = stays.call(b"held", CallOptions::default()).unwrap();
+        stays.flush().unwrap();
+        begun.recv().unwrap();
+        // The server finds both in one turn.
+        drop(goes);
+        stopper.stop();
+        go.send(()).unwrap();
+        stays.wait(held).unwrap();
+        drop(stays);
+        running.join().unwrap().unwrap();
+        assert!(undelivered.iter().all(|client| client.number() != goes_name), "{file}");
     }
 }

@@ -6,7 +6,7 @@ use crate::server::calls::call::{Calls, Grant};
 use crate::server::collector::{Collector, ServerCore, client};
 use crate::server::connection::accept::Source;
 use crate::server::connection::busy::{Busy, Spare, Stage};
-use crate::server::connection::slot::{Client, Entry};
+use crate::server::connection::slot::{Client, Entry, Phase};
 use crate::server::handler::ClientId;
 use crate::server::options::ServerOptions;
 use crate::server::statistics::Statistics;
@@ -15,6 +15,7 @@ use std::io::ErrorKind;
 use std::sync::Arc;
 use thalweg_reactor::{Key, Readiness};
 use thalweg_transport::{DrainOutcome, ReadOutcome};
+use thalweg_wire::frame::HEADER_BYTES;
 
 /// Turns between two searches for rings that have gone quiet.
 pub(crate) const STOP_POLLING_EVERY: u64 = 256;
@@ -175,7 +176,8 @@ impl Engine {
         key: Key,
         mut busy: Box<Busy>,
     ) {
-        let mut is_heard = busy.has_answered_all() && busy.stage != Stage::Reset;
+        let mut owed_bytes = busy.output.len() as u64;
+        let has_ended_all = busy.has_ended_all() && busy.stage != Stage::Reset;
         self.statistics.in_flight_bytes -= busy.in_flight.bytes() as u64;
         // They end with their client, whatever their handlers go on to do.
         self.statistics.answers += busy.in_flight.len() as u64;
@@ -185,12 +187,16 @@ impl Engine {
         self.spare.give(busy);
         let Some(removed) = core.remove(key) else { return };
         self.statistics.clients -= 1;
+        let mut goodbye_bytes = 0;
         if let Entry::Client(client) = removed.entry {
+            if self.draining && client.phase == Phase::Multiplexed {
+                goodbye_bytes = HEADER_BYTES as u64;
+            }
             if client.overdue {
                 self.overdue.remove(&key);
             }
             if let Some(ring) = &client.ring {
-                is_heard &= ring.end.unread_bytes() == 0;
+                owed_bytes += ring.end.unread_bytes();
                 self.promised_bytes -= ring.end.promised_bytes();
                 self.statistics.shared_clients -= 1;
                 collector.polled.retain(|polled| *polled != key);
@@ -203,7 +209,8 @@ impl Engine {
                 }
             }
         }
-        if !is_heard {
+        // A goodbye is no answer, and an answer is longer.
+        if !has_ended_all || owed_bytes > goodbye_bytes {
             self.undelivered.push(ClientId::of(key));
         }
         self.let_in_again(core);

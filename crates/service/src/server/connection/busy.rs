@@ -104,7 +104,12 @@ impl Busy {
 
     /// Nothing is owed to the client.
     pub(crate) fn has_answered_all(&self) -> bool {
-        self.output.is_empty() && self.in_flight.len() == 0 && self.order.pending() == 0
+        self.output.is_empty() && self.has_ended_all()
+    }
+
+    /// Every call of the client has ended, and what ended it is in the output.
+    pub(crate) fn has_ended_all(&self) -> bool {
+        self.in_flight.len() == 0 && self.order.pending() == 0
     }
 }
 
