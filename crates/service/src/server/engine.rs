@@ -209,7 +209,7 @@ impl Engine {
                 }
             }
         }
-        // A goodbye is no answer, and an answer is longer.
+        // A goodbye is no answer, and an answer that says anything is longer.
         if !has_ended_all || owed_bytes > goodbye_bytes {
             self.undelivered.push(ClientId::of(key));
         }
