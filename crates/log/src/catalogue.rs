@@ -1,5 +1,6 @@
 //! Which logs there are, by name. Sharded, so that lookups from many threads seldom meet.
 
+use crate::births::Births;
 use crate::log::Log;
 use crate::names::Names;
 use hashbrown::HashTable;
@@ -39,6 +40,8 @@ pub(crate) struct Shard {
     pub(crate) table: HashTable<Arc<Log>>,
     /// The same in order, once they were listed.
     pub(crate) names: Option<Names>,
+    /// The same by id, once somebody hears of new ones.
+    pub(crate) births: Option<Births>,
 }
 
 /// A name's place, held exclusively: no other thread creates or removes that name meanwhile.
@@ -103,6 +106,9 @@ impl Catalogue {
             entry.remove();
             if let Some(names) = &mut place.shard.names {
                 names.remove(log);
+            }
+            if let Some(births) = &mut place.shard.births {
+                births.remove(log);
             }
         }
     }
@@ -169,11 +175,14 @@ impl Place<'_> {
     pub(crate) fn put(&mut self, log: Arc<Log>) {
         log.lock().opening = self.opening;
         let hash = self.hash;
-        if let Ok(entry) = self.shard.table.find_entry(hash, |other| other.name() == log.name()) {
-            entry.remove();
-        }
+        let former = self.shard.table.find_entry(hash, |other| other.name() == log.name());
+        let former = former.ok().map(|entry| entry.remove().0);
         if let Some(names) = &mut self.shard.names {
             names.put(&log);
+        }
+        if let Some(births) = &mut self.shard.births {
+            former.iter().for_each(|former| births.remove(former));
+            births.put(&log);
         }
         let hasher = self.hasher;
         self.shard.table.insert_unique(hash, log, |other| hasher.hash_one(other.name()));

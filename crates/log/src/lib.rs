@@ -35,7 +35,7 @@
 //!
 //! ```text
 //! log, uncommon       one log: its staged and its visible view; what few logs have
-//! catalogue, names    the logs by name; the same in order, for listings
+//! catalogue, names, births   the logs by name; in the order of their names and of their creation
 //! fork, fork_needs    logs whose first bytes are another log's; what a log keeps for its forks
 //! log_numbers         the logs of one batch
 //! extents, places     where a log's payload lies; batches that say where earlier ones lie, to bound memory
@@ -50,6 +50,7 @@
 
 mod any_store;
 mod attach;
+mod births;
 mod catalogue;
 mod closable;
 mod error;

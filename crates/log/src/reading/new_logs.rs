@@ -1,7 +1,7 @@
 //! Which logs are new, for a caller that wants to hear of every log.
 //!
 //! In the process that owns the store ids only grow and are never reused, so it is enough to remember the
-//! last one: that costs one load when no log was created, and a look at the catalogue when one was. An
+//! last one: that costs one load when no log was created, and a look at those that are new when one was. An
 //! attached process finds logs in the order of their commits, which need not be that of their ids, and does
 //! not hear of ids that were never committed, so it remembers which logs it reported, and how many had been
 //! created by then.
@@ -46,7 +46,7 @@ struct Own {
 
 impl Store {
     /// Hears of every log there is; without `existing`, of those that become visible from now on. Complexity:
-    /// every log is looked at here, and again whenever there are new ones.
+    /// every log is looked at once; then those that are new, and those on their way to be visible.
     ///
     /// ```
     /// use thalweg_log::{Options, Store};
@@ -69,8 +69,8 @@ impl Store {
 }
 
 impl Attached {
-    /// Hears of every log of the other process's store; without `existing`, of those to come. Complexity: as
-    /// [`Store::new_logs`].
+    /// Hears of every log of the other process's store; without `existing`, of those to come. Complexity:
+    /// every log is looked at here, and again whenever there are new ones.
     ///
     /// # Errors
     /// [`ReadError::Io`]: it cannot be found out which there are.
@@ -209,11 +209,14 @@ impl Own {
             return None;
         }
         let (mut visible, mut coming) = (Vec::new(), LogId::MAX);
-        self.store.visit(|log| match log.visible() {
-            _ if log.id() < self.below => {}
-            Some(_) => visible.push(log.clone()),
-            None if log.staged().is_some() => coming = coming.min(log.id()),
-            None => {}
+        self.store.shared.catalogue.visit_from(self.below, |log| {
+            #[cfg(test)]
+            LOOKS.set(LOOKS.get() + 1);
+            match log.visible() {
+                Some(_) => visible.push(log.clone()),
+                None if log.staged().is_some() => coming = coming.min(log.id()),
+                None => {}
+            }
         });
         Some((next.min(coming), visible))
     }
@@ -230,7 +233,7 @@ fn surely(sure: LogId, mut visible: Vec<Arc<Log>>) -> Vec<Arc<Log>> {
 
 #[cfg(test)]
 thread_local! {
-    /// Logs of others' stores that this thread looked at.
+    /// Logs that this thread looked at.
     static LOOKS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }
 
@@ -291,6 +294,25 @@ mod tests {
         makers.into_iter().for_each(|maker| maker.join().unwrap());
         assert!(told.is_sorted_by(|a, b| a < b), "each once, in the order of their creation");
         assert!(new_logs.next().unwrap().is_none());
+    }
+
+    #[test]
+    fn a_log_that_is_created_has_nobody_look_at_those_that_were_there() {
+        const LOGS: usize = 50;
+        let store = Store::memory(Options::default()).unwrap();
+        let create = |n: usize| store.log(format!("{n}").as_bytes()).unwrap().id();
+        (0..LOGS).for_each(|n| _ = create(n));
+        let mut listeners = [store.new_logs(true), store.new_logs(false)];
+        assert_eq!(std::iter::from_fn(|| listeners[0].next().unwrap()).count(), LOGS);
+        LOOKS.set(0);
+        for n in LOGS..2 * LOGS {
+            let new = create(n);
+            for listener in &mut listeners {
+                assert_eq!(listener.next().unwrap().map(|log| log.id()), Some(new));
+                assert!(listener.next().unwrap().is_none());
+            }
+        }
+        assert_eq!(LOOKS.take(), 2 * LOGS, "each new one once, by each of them");
     }
 
     #[test]
