@@ -25,6 +25,9 @@ type Extents = SmallVec<[Extent; 1]>;
 /// Offsets of a parent that one of its forks needs; empty, if it needs none.
 pub(crate) type Need = Range<Offset>;
 
+/// Needs that lie together at most. Tests divide early.
+const BLOCK_NEEDS: usize = if cfg!(test) { 8 } else { 256 };
+
 /// What some forks need alike, and how many they are.
 #[derive(Debug)]
 struct Needed {
@@ -32,58 +35,115 @@ struct Needed {
     forks: u32,
 }
 
+/// Needs that follow each other: one or more.
+#[derive(Debug, Default)]
+struct Block {
+    needs: SmallVec<[Needed; 1]>,
+    /// The last offset that any of them reaches.
+    reach: Offset,
+}
+
+impl Block {
+    fn of(needs: SmallVec<[Needed; 1]>) -> Block {
+        let reach = needs.iter().map(|needed| needed.range.end).max().unwrap_or(0);
+        Block { needs, reach }
+    }
+}
+
 /// What the forks of a log need of it.
 #[derive(Debug, Default)]
 pub(crate) struct ForkNeeds {
-    /// By where they begin and end, each once.
-    needs: SmallVec<[Needed; 1]>,
+    /// By where they begin and end, each once. A log may have very many forks, and where they come and go
+    /// nothing but their block is moved or looked through.
+    blocks: SmallVec<[Block; 1]>,
     /// What lies below it and is not needed is gone.
     pruned: Offset,
 }
 
 impl ForkNeeds {
     pub(crate) fn is_empty(&self) -> bool {
-        self.needs.is_empty()
+        self.blocks.is_empty()
     }
 
-    /// Complexity: a search, and a move of what lies behind; forks are mostly made near the end.
+    /// Complexity: two searches, and a move of what lies behind it in its block.
     fn add(&mut self, need: &Need) {
-        match self.find(need) {
-            Ok(at) => self.needs[at].forks += 1,
-            Err(at) => self.needs.insert(at, Needed { range: need.clone(), forks: 1 }),
+        let (at, found) = self.find(need);
+        if self.blocks.is_empty() {
+            self.blocks.push(Block::default());
+        }
+        let block = &mut self.blocks[at];
+        match found {
+            Ok(place) => block.needs[place].forks += 1,
+            Err(place) => {
+                count_moved(block.needs.len() - place);
+                block.needs.insert(place, Needed { range: need.clone(), forks: 1 });
+                block.reach = block.reach.max(need.end);
+            }
+        }
+        if block.needs.len() > BLOCK_NEEDS {
+            let behind = Block::of(block.needs.drain(BLOCK_NEEDS / 2..).collect());
+            *block = Block::of(std::mem::take(&mut block.needs));
+            count_moved(self.blocks.len() - at);
+            self.blocks.insert(at + 1, behind);
         }
     }
 
-    /// True unless a remaining fork visibly covers the whole range.
-    fn remove(&mut self, need: &Need) -> bool {
-        let Ok(at) = self.find(need) else { return false };
-        self.needs[at].forks -= 1;
-        if self.needs[at].forks > 0 {
-            return false;
+    /// Answers the only part of it that may be needed by no fork any more. Complexity: a look at its block,
+    /// and a step for each block in front.
+    fn remove(&mut self, need: &Need) -> Need {
+        let (at, Ok(place)) = self.find(need) else { return 0..0 };
+        let block = &mut self.blocks[at];
+        block.needs[place].forks -= 1;
+        if block.needs[place].forks > 0 {
+            return 0..0;
         }
-        self.needs.remove(at);
-        // A need that covers the range most likely stands next to it in the list.
-        let front = at.checked_sub(1).is_some_and(|at| self.needs[at].range.end >= need.end);
-        let behind = self.needs.get(at).is_some_and(|needed| needed.range.start == need.start);
-        !(front || behind)
+        count_moved(block.needs.len() - place);
+        block.needs.remove(place);
+        *block = Block::of(std::mem::take(&mut block.needs));
+        if block.needs.is_empty() {
+            count_moved(self.blocks.len() - at);
+            self.blocks.remove(at);
+        }
+        // What begins no later is needed as far as that reaches.
+        need.start.max(self.reach_of_those_below(need.start + 1))..need.end
     }
 
-    fn find(&self, need: &Need) -> Result<usize, usize> {
-        let key = |range: &Need| (range.start, range.end);
-        self.needs.binary_search_by_key(&key(need), |needed| key(&needed.range))
+    /// In which block a need belongs, and where in it it is or would be.
+    fn find(&self, need: &Need) -> (usize, Result<usize, usize>) {
+        let key = |needed: &Needed| (needed.range.start, needed.range.end);
+        let sought = (need.start, need.end);
+        let behind = |block: &Block| block.needs.first().is_some_and(|first| key(first) <= sought);
+        let at = self.blocks.partition_point(behind).saturating_sub(1);
+        let place = self.blocks.get(at).map(|block| block.needs.binary_search_by_key(&sought, key));
+        (at, place.unwrap_or(Err(0)))
     }
 
-    /// From the first offset below `base` that is needed to the last.
+    /// The last offset that is reached by those which begin below one.
+    fn reach_of_those_below(&self, offset: Offset) -> Offset {
+        let begins_below = |needed: &&Needed| needed.range.start < offset;
+        let all_do = |block: &Block| block.needs.last().is_some_and(|last| begins_below(&last));
+        let (whole, rest) = self.blocks.split_at(self.blocks.partition_point(all_do));
+        let some = rest.iter().take(1).flat_map(|block| block.needs.iter().take_while(begins_below));
+        let ends = whole.iter().map(|block| block.reach).chain(some.map(|needed| needed.range.end));
+        ends.max().unwrap_or(0)
+    }
+
+    /// From the first offset below `base` that is needed to the last. Complexity: a look at one block, and a
+    /// step for each in front.
     fn below(&self, base: Offset) -> Need {
-        let needs = &self.needs[..self.needs.partition_point(|needed| needed.range.start < base)];
-        let end = needs.iter().map(|needed| needed.range.end).max().unwrap_or(0);
-        needs.first().map_or(0..0, |first| first.range.start..end.min(base))
+        let first = self.blocks.first().and_then(|block| block.needs.first());
+        match first.map(|first| first.range.start).filter(|start| *start < base) {
+            Some(start) => start..self.reach_of_those_below(base).min(base),
+            None => 0..0,
+        }
     }
 
     /// Which of some extents no fork needs: runs of their indices. Complexity: a step for each extent, and
-    /// for each need that begins in front of their end.
+    /// for each need that begins in front of their end and is in one block with some that reaches them.
     fn unneeded(&self, extents: &[Extent]) -> SmallVec<[Range<usize>; 2]> {
-        let (mut needs, mut reach) = (self.needs.iter().peekable(), 0);
+        let from = extents.first().map_or(Offset::MAX, |first| first.offset);
+        let blocks = self.blocks.iter().filter(|block| block.reach > from);
+        let (mut needs, mut reach) = (blocks.flat_map(|block| &block.needs).peekable(), 0);
         let mut runs: SmallVec<[Range<usize>; 2]> = SmallVec::new();
         for (place, extent) in extents.iter().enumerate() {
             while let Some(needed) = needs.next_if(|needed| needed.range.start < extent.end()) {
@@ -97,6 +157,19 @@ impl ForkNeeds {
         }
         runs
     }
+}
+
+/// Counts what is moved in a list.
+#[inline]
+fn count_moved(_count: usize) {
+    #[cfg(test)]
+    MOVED.set(MOVED.get() + _count);
+}
+
+#[cfg(test)]
+thread_local! {
+    /// Needs and blocks that this thread moved in their lists.
+    static MOVED: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }
 
 impl Inner {
@@ -125,10 +198,11 @@ impl Inner {
 
     /// Lets go of what one fork needed, and neither another fork needs nor the log shows.
     fn remove_need(&mut self, need: &Need) -> Extents {
-        if need.is_empty() || !self.with_fork_needs(|needs| needs.remove(need)) {
+        if need.is_empty() {
             return Extents::new();
         }
-        self.prune(need.clone())
+        let freed = self.with_fork_needs(|needs| needs.remove(need));
+        if freed.is_empty() { Extents::new() } else { self.prune(freed) }
     }
 
     /// Lets go of what the log no longer shows and no fork needs.
@@ -226,8 +300,9 @@ mod tests {
                     told.push(start..start + length);
                 } else {
                     let gone = told.swap_remove(index.index(told.len()));
-                    let frees = gone.clone().any(|offset| !told.iter().any(|need| need.contains(&offset)));
-                    prop_assert!(needs.remove(&gone) || !frees);
+                    let freed = needs.remove(&gone);
+                    let is_free = |offset: &Offset| !told.iter().any(|need| need.contains(offset));
+                    prop_assert!(gone.filter(is_free).all(|offset| freed.contains(&offset)));
                 }
             }
             let is_needed = |offset: Offset| told.iter().any(|need| need.contains(&offset));
@@ -247,5 +322,26 @@ mod tests {
             prop_assert_eq!(needs.below(base), hull);
             prop_assert_eq!(needs.is_empty(), told.is_empty());
         }
+    }
+
+    #[test]
+    fn forks_at_very_many_places_move_few_of_each_other() {
+        const FORKS: usize = 2_000;
+        let mut needs = ForkNeeds::default();
+        MOVED.set(0);
+        let places = || (0..FORKS as u64).map(|place| place..place + 1);
+        // Each in front of all that are there, and then taken back in the same order.
+        places().rev().for_each(|need| needs.add(&need));
+        places().for_each(|need| assert_eq!(needs.remove(&need), need));
+        assert!(needs.is_empty());
+        let moved = MOVED.take();
+        assert!(moved < 200 * FORKS, "{moved}");
+    }
+
+    #[test]
+    fn a_fork_that_goes_frees_no_more_than_it_needed_alone() {
+        let mut needs = ForkNeeds::default();
+        (1..=100).for_each(|end| needs.add(&(0..end)));
+        assert!((2..=100).rev().all(|end| needs.remove(&(0..end)) == (end - 1..end)));
     }
 }
