@@ -113,8 +113,7 @@ pub(crate) fn lineage_parts(log: &Arc<Log>, wanted: Offset) -> SmallVec<[Lineage
     let (mut log, mut cut, first) = (log.clone(), Offset::MAX, log.lock().first_visible);
     let oldest = first.max(wanted);
     loop {
-        #[cfg(test)]
-        LINEAGE_STEPS.set(LINEAGE_STEPS.get() + 1);
+        note_step();
         let (base, parent) = {
             let inner = log.lock();
             (inner.base(), inner.lineage.as_ref().and_then(|lineage| lineage.parent.clone()))
@@ -130,6 +129,13 @@ pub(crate) fn lineage_parts(log: &Arc<Log>, wanted: Offset) -> SmallVec<[Lineage
     }
     held.reverse();
     held
+}
+
+/// Notes that a lineage led to one more log.
+#[inline]
+pub(crate) fn note_step() {
+    #[cfg(test)]
+    LINEAGE_STEPS.set(LINEAGE_STEPS.get() + 1);
 }
 
 #[cfg(test)]

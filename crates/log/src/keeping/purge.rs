@@ -10,14 +10,15 @@
 
 use crate::error::{CommitError, ReadError};
 use crate::extents::Extent;
-use crate::fork::{LineagePart, lineage_parts};
+use crate::fork::note_step;
 use crate::log::Log;
 use crate::options::Durability;
 use crate::query::{Query, Start};
 use crate::spare::SegmentPurpose;
 use crate::store::Store;
 use crate::{Commit, LogId, Offset, Receipt, Time, segment_of};
-use std::collections::{BTreeMap, HashSet};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -259,7 +260,8 @@ impl Store {
 
 /// How many bytes of payload go from which segment. A fork that goes may be the last that needed something of
 /// its ancestors, and of those that go with it nobody knows who is: then all is counted once that none of
-/// them shows.
+/// them shows. Complexity: a step for each log that goes and each of their ancestors, where forks of one log
+/// show as much of it; and one for each extent.
 fn lengths_by_segment(plans: &[PurgePlan<'_>]) -> BTreeMap<u32, u64> {
     let mut bytes: BTreeMap<u32, u64> = BTreeMap::new();
     let mut add = |extent: &Extent| {
@@ -270,15 +272,29 @@ fn lengths_by_segment(plans: &[PurgePlan<'_>]) -> BTreeMap<u32, u64> {
         return bytes;
     }
     let mut counted = HashSet::new();
-    let mut add_once = |log: &Log, extents: &[Extent], first: Offset| {
-        let goes = |extent: &&Extent| extent.end() <= first && counted.insert((log.id(), extent.position));
+    let mut add_once = |log: LogId, extents: &[Extent], first: Offset| {
+        let goes = |extent: &&Extent| extent.end() <= first && counted.insert((log, extent.position));
         extents.iter().filter(goes).for_each(&mut add);
     };
-    for PurgePlan { log, first, .. } in plans {
-        add_once(log, log.lock().extents.all(), *first);
-        for LineagePart { log, from, cut } in lineage_parts(log, 0) {
+    // Those that show most come first: nothing of an ancestor that they were led to is looked at again.
+    let mut order: Vec<&PurgePlan<'_>> = plans.iter().collect();
+    order.sort_by_cached_key(|plan| (plan.begin, Reverse(plan.log.lock().base())));
+    let mut seen: HashMap<LogId, Offset> = HashMap::new();
+    for PurgePlan { log, begin, first } in order {
+        add_once(log.id(), log.lock().extents.all(), *first);
+        let (mut cut, mut next) = (Offset::MAX, Some((*log).clone()));
+        while let Some(log) = next.take() {
+            note_step();
+            let seen_below = seen.entry(log.id()).or_default();
+            if cut <= *seen_below {
+                break;
+            }
             let inner = log.lock();
-            add_once(&log, inner.extents.covering(from, cut), inner.own());
+            let from = inner.base().max(*begin).max(std::mem::replace(seen_below, cut));
+            add_once(log.id(), inner.extents.covering(from, cut), inner.own());
+            cut = cut.min(inner.base());
+            let inherits = inner.lineage.as_ref().filter(|_| *begin < cut);
+            next = inherits.and_then(|lineage| lineage.parent.clone());
         }
     }
     bytes
