@@ -41,7 +41,7 @@
 //! extents, places     where a log's payload lies; batches that say where earlier ones lie, to bound memory
 //! watch               who is told when something becomes durable
 //! options, error, words   how a store is opened; what can go wrong; the word by which each language tells it
-//! store, open         a store and its life; how it is opened
+//! store, open, guard  a store; how it is opened, and how it ends
 //! attach              a store that another process writes, for reading
 //! any_store, closable a store of this process or of another; one that is closed under its handles
 //! probes, fuzzing     where tests look in; what the fuzz targets call
@@ -61,6 +61,7 @@ mod fork_needs;
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub mod fuzzing;
+mod guard;
 mod keeping;
 mod log;
 mod log_numbers;

@@ -1,4 +1,4 @@
-//! A store: everything its clones share, and its life.
+//! A store: everything its clones share.
 //!
 //! Its methods stand beside what they are about:
 //!
@@ -6,7 +6,8 @@
 //! for everybody
 //!   open memory                                open.rs
 //!   find reader visit flush maintain release
-//!   close stats damage durability durable      here
+//!   stats damage durability durable            here
+//!   close                                      guard.rs
 //!   logs page order                            names.rs
 //!   log append append_all append_timed
 //!   transaction persist                        writing/append.rs
@@ -23,7 +24,8 @@
 //!   hold                                       writing/append.rs
 //!   expire                                     keeping/expiry.rs
 //!   watcher dismiss wait_for written
-//!   logs_count names_touched stop_throttling leave_to_parent   here
+//!   logs_count names_touched leave_to_parent   here
+//!   stop_throttling                            guard.rs
 //! for readers in other languages
 //!   maps                                       reading/maps.rs
 //!   new_logs                                   reading/new_logs.rs
@@ -36,6 +38,7 @@ use crate::error::CommitError;
 use crate::error::Damage;
 use crate::expiry::Expiry;
 use crate::groups::GroupMeters;
+use crate::guard::Guard;
 use crate::known_damage::KnownDamage;
 use crate::log::{Inner, Log};
 use crate::open::{Contents, Needed, Parts};
@@ -56,7 +59,6 @@ use parking_lot::{Condvar, Mutex};
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::thread::{JoinHandle, ThreadId};
 use std::time::Instant;
 use thalweg_sync::gate::Gate;
 use thalweg_sys::disk::{Disk, Lock};
@@ -112,66 +114,6 @@ pub(crate) struct MaintenanceLocks {
     pub(crate) settling: Mutex<()>,
     /// Held while a checkpoint is written, and while files are removed or replaced.
     pub(crate) replacing: Replacing,
-}
-
-/// Ends the committer with the store.
-pub(crate) struct Guard {
-    shared: Arc<Shared>,
-    /// Known without the lock, which a thread has that waits for the committer's end.
-    committer: Option<ThreadId>,
-    /// Locked while a thread waits for the committer's end.
-    pub(crate) running: Mutex<Option<JoinHandle<()>>>,
-}
-
-impl Guard {
-    /// # Errors
-    /// The system starts no thread, and without one nothing would become durable.
-    pub(crate) fn start(shared: &Arc<Shared>) -> io::Result<Guard> {
-        let wanted = shared.options.durability != Durability::Memory && shared.options.committer_thread;
-        let runner = shared.clone();
-        let run = move || {
-            match runner.options.durability {
-                Durability::Sync => runner.run_committer(),
-                Durability::Os | Durability::Memory => runner.run_ahead(),
-            }
-            // It may end behind the last `Store`, and without having shown what is pending: then nobody else
-            // tells those who wait for more.
-            runner.gate.announce();
-        };
-        let builder = std::thread::Builder::new().name("committer".into()).stack_size(256 << 10);
-        let committer = match wanted.then(|| builder.spawn(run)) {
-            Some(Err(error)) if shared.options.durability == Durability::Sync => return Err(error),
-            started => started.and_then(Result::ok),
-        };
-        let id = committer.as_ref().map(|committer| committer.thread().id());
-        Ok(Guard { shared: shared.clone(), committer: id, running: Mutex::new(committer) })
-    }
-
-    /// Ends the committer; whether it has ended. Who is called back does not wait for that: the committer
-    /// itself ends behind telling a watcher, and may wait for the files that this thread is at.
-    fn stop(&self) -> bool {
-        self.shared.writer.lock().closed = true;
-        self.shared.work.notify_all();
-        let is_committer = self.committer == Some(std::thread::current().id());
-        if is_committer || self.shared.maintenance_locks.replacing.is_at_work_here() {
-            return false;
-        }
-        let mut running = self.running.lock();
-        if let Some(committer) = running.take() {
-            let _ = committer.join();
-        }
-        true
-    }
-}
-
-impl Drop for Guard {
-    fn drop(&mut self) {
-        // The committer may be the last to have the store, while it tells a watcher.
-        let ended = self.stop();
-        self.shared.writer.lock().abandoned |= ended;
-        // Who waits for more is told that nothing comes, as by [`Store::close`].
-        self.shared.gate.announce();
-    }
 }
 
 impl StoreAccess for Shared {
@@ -547,54 +489,5 @@ impl Store {
     /// There is no descriptor left: the child goes on holding it.
     pub fn leave_to_parent(&self) -> io::Result<()> {
         self.shared.lock.as_ref().map_or(Ok(()), Lock::leave_to_parent)
-    }
-
-    /// Has [`Store::maintain`] rest no more, in calls that are under way in other threads and in later ones:
-    /// for a caller that waits for it to end.
-    ///
-    /// ```
-    /// # let store = thalweg_log::Store::memory(thalweg_log::Options::default())?;
-    /// std::thread::scope(|scope| {
-    ///     let keeper = scope.spawn(|| store.maintain(1_000_000));
-    ///     store.stop_throttling();
-    ///     keeper.join().unwrap()
-    /// })?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn stop_throttling(&self) {
-        self.shared.throttle.hurry_for_good();
-    }
-
-    /// Closes the store: commits what is pending, writes a checkpoint, seals the tail. Calls on other clones
-    /// then say that it is closed; reads go on, and a reader that waits for more is woken and
-    /// [told](crate::Ended::StoreClosed). The directory is held until its readers and cursors are gone, too.
-    /// A watcher that calls this does not wait for the thread that tells it, nor for a checkpoint that is
-    /// under way there.
-    ///
-    /// # Errors
-    /// What the disk said; everything acknowledged before is safe regardless.
-    pub fn close(&self) -> io::Result<()> {
-        let closed = self.close_files();
-        self.shared.gate.announce();
-        closed
-    }
-
-    fn close_files(&self) -> io::Result<()> {
-        self.stop_throttling();
-        self.guard.stop();
-        if self.durability() == Durability::Memory {
-            return Ok(());
-        }
-        self.flush()?;
-        if self.shared.is_damaged() {
-            return Ok(());
-        }
-        self.checkpoint()?;
-        let end = {
-            let mut writer = self.shared.writer.lock();
-            writer.drop_spare();
-            writer.staged_end()
-        };
-        self.shared.control.set_clean_end(end)
     }
 }
