@@ -11,9 +11,9 @@ use thalweg_log::{Disk, Durability, Options as StoreOptions, Store};
 
 type Model = BTreeMap<String, String>;
 
-/// A fork's line: what it held after each entry, and where that ended.
+/// A fork as it should be: what it held after each entry, and where that ended.
 #[derive(Clone, Default)]
-struct Line {
+struct ForkModel {
     states: BTreeMap<u64, Model>,
     /// It ends nowhere before that.
     acknowledged: u64,
@@ -36,7 +36,7 @@ struct World {
     random: Random,
     disk: SimDisk,
     histories: Histories,
-    lines: BTreeMap<ForkId, Line>,
+    forks: BTreeMap<ForkId, ForkModel>,
     time: u64,
     counts: Counts,
 }
@@ -85,29 +85,33 @@ impl World {
         };
         let options = Options { history, ..Options::default() };
         let state = State::open(&store, "s", options).unwrap();
-        assert!(state.wrong().is_empty());
+        assert!(state.damage().is_empty());
         (store, state)
     }
 
-    /// What was recovered is some state of each line, no older than what was acknowledged.
+    /// What was recovered is some state of each fork, no older than what was acknowledged.
     fn check(&mut self, state: &State) {
         let forks = state.forks();
-        for (fork, line) in &self.lines {
+        for (fork, expected) in &self.forks {
             let is_there = forks.contains(fork);
-            assert!(is_there || line.is_dropped || !line.is_durable, "fork {fork} is lost");
+            assert!(is_there || expected.is_dropped || !expected.is_durable, "fork {fork} is lost");
         }
-        self.lines.retain(|fork, _| forks.contains(fork));
+        self.forks.retain(|fork, _| forks.contains(fork));
         for fork in forks {
             let offset = state.offset(fork, View::Committed).unwrap();
-            let line = self.lines.get_mut(&fork).unwrap();
-            assert!(offset >= line.acknowledged, "acknowledged up to {}, found {offset}", line.acknowledged);
+            let expected = self.forks.get_mut(&fork).unwrap();
+            assert!(
+                offset >= expected.acknowledged,
+                "acknowledged up to {}, found {offset}",
+                expected.acknowledged
+            );
             let map = state.map(fork, View::Committed).unwrap();
-            assert_eq!(Some(&held(&map)), line.states.get(&offset), "at {offset}");
+            assert_eq!(Some(&held(&map)), expected.states.get(&offset), "at {offset}");
             assert_eq!(state.root(fork, View::Committed).unwrap(), Digest::of(&map).root());
-            line.states.split_off(&(offset + 1));
-            (line.is_durable, line.is_dropped) = (true, false);
+            expected.states.split_off(&(offset + 1));
+            (expected.is_durable, expected.is_dropped) = (true, false);
             // A few of them: each may be replayed from the beginning.
-            let states = &self.lines[&fork].states;
+            let states = &self.forks[&fork].states;
             let step = states.len().div_ceil(4).max(1);
             let first = usize::try_from(self.random.below(step as u64)).unwrap();
             for (offset, model) in states.iter().skip(first).step_by(step) {
@@ -126,14 +130,15 @@ impl World {
 
     /// A fork of what another was at some offset.
     fn fork_at(&mut self, state: &State, of: ForkId) {
-        let line = &self.lines[&of];
-        let nth = usize::try_from(self.random.below(line.states.len() as u64)).unwrap();
-        let (offset, model) = line.states.iter().nth(nth).unwrap();
+        let expected = &self.forks[&of];
+        let nth = usize::try_from(self.random.below(expected.states.len() as u64)).unwrap();
+        let (offset, model) = expected.states.iter().nth(nth).unwrap();
         match state.fork_at(of, *offset, self.time) {
             Ok((made, _)) => {
                 assert_eq!(&held(&state.map(made, View::Pending).unwrap()), model);
-                let states = line.states.range(..=offset).map(|(at, model)| (*at, model.clone())).collect();
-                self.lines.insert(made, Line { states, ..Line::default() });
+                let states =
+                    expected.states.range(..=offset).map(|(at, model)| (*at, model.clone())).collect();
+                self.forks.insert(made, ForkModel { states, ..ForkModel::default() });
                 self.counts.past += 1;
             }
             Err(error) => assert!(self.lets_go(&error), "fork {of} at {offset}: {error}"),
@@ -143,24 +148,24 @@ impl World {
     fn step(&mut self, store: &Store, state: &State) {
         self.time += 1;
         let forks: Vec<_> =
-            self.lines.iter().filter(|(_, line)| !line.is_dropped).map(|(fork, _)| *fork).collect();
+            self.forks.iter().filter(|(_, expected)| !expected.is_dropped).map(|(fork, _)| *fork).collect();
         let fork = forks[usize::try_from(self.random.below(forks.len() as u64)).unwrap()];
         match self.random.below(24) {
             0 if forks.len() < 8 => {
                 let (made, receipt) = state.fork(fork, self.time).unwrap();
-                let line = Line { is_durable: false, acknowledged: 0, ..self.lines[&fork].clone() };
-                self.lines.insert(made, line);
+                let expected = ForkModel { is_durable: false, acknowledged: 0, ..self.forks[&fork].clone() };
+                self.forks.insert(made, expected);
                 assert!(receipt.ticket > 0);
                 self.counts.forks += 1;
             }
             1 if fork != state.main() => {
                 state.drop_fork(fork, self.time).unwrap();
-                self.lines.get_mut(&fork).unwrap().is_dropped = true;
+                self.forks.get_mut(&fork).unwrap().is_dropped = true;
                 self.counts.drops += 1;
             }
             2 | 3 => match state.checkpoint(fork, self.time) {
                 // There is nothing of it to hold on to before it is durable.
-                Err(Error::NoFork(_)) if !self.lines[&fork].is_durable => {}
+                Err(Error::NoFork(_)) if !self.forks[&fork].is_durable => {}
                 made => {
                     made.unwrap();
                     self.counts.images += 1;
@@ -170,16 +175,16 @@ impl World {
             5 => {
                 store.flush().unwrap();
                 self.counts.flushes += 1;
-                for (fork, line) in self.lines.iter_mut().filter(|(_, line)| !line.is_dropped) {
-                    line.acknowledged = state.offset(*fork, View::Pending).unwrap();
-                    line.is_durable = true;
+                for (fork, expected) in self.forks.iter_mut().filter(|(_, expected)| !expected.is_dropped) {
+                    expected.acknowledged = state.offset(*fork, View::Pending).unwrap();
+                    expected.is_durable = true;
                 }
             }
             6 => drop(store.maintain(self.time).unwrap()),
             7 if forks.len() < 8 => self.fork_at(state, fork),
             _ => {
-                let line = self.lines.get_mut(&fork).unwrap();
-                let mut model = line.states.values().next_back().cloned().unwrap_or_default();
+                let expected = self.forks.get_mut(&fork).unwrap();
+                let mut model = expected.states.values().next_back().cloned().unwrap_or_default();
                 let mut changes = Changes::default();
                 for _ in 0..=self.random.below(3) {
                     let key = format!("k{}", self.random.below(20));
@@ -193,7 +198,7 @@ impl World {
                     }
                 }
                 let receipt = state.write(fork, &changes, self.time).unwrap();
-                line.states.insert(receipt.next, model);
+                expected.states.insert(receipt.next, model);
                 self.counts.writes += 1;
             }
         }
@@ -210,10 +215,10 @@ fn run(seed: u64) -> Counts {
     let histories = [Histories::Kept, Histories::Trimmed, Histories::Either][(seed % 3) as usize];
     let disk = SimDisk::new(seed, 64 << 20);
     let (random, counts) = (Random::new(seed), Counts::default());
-    let mut world = World { random, disk, histories, lines: BTreeMap::new(), time: 0, counts };
+    let mut world = World { random, disk, histories, forks: BTreeMap::new(), time: 0, counts };
     let (_, state) = world.open();
-    let line = Line { states: [(0, Model::new())].into(), is_durable: true, ..Line::default() };
-    world.lines.insert(state.main(), line);
+    let expected = ForkModel { states: [(0, Model::new())].into(), is_durable: true, ..ForkModel::default() };
+    world.forks.insert(state.main(), expected);
     drop(state);
     for _ in 0..4 {
         let (store, state) = world.open();
@@ -276,7 +281,7 @@ fn a_disk_that_was_full_is_tried_again() {
     let root = state.root(state.main(), View::Committed).unwrap();
     drop(state);
     let state = State::open(&store, "s", Options::default()).unwrap();
-    assert!(state.wrong().is_empty());
+    assert!(state.damage().is_empty());
     assert_eq!(state.root(state.main(), View::Committed).unwrap(), root);
 }
 

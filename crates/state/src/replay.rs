@@ -24,7 +24,7 @@ pub(crate) struct Replayed {
     /// Forks that cannot be rebuilt, and why.
     pub(crate) unreadable: BTreeMap<ForkId, (Arc<Log>, String)>,
     /// The damage that was found. The rest was rebuilt without it.
-    pub(crate) wrong: Vec<Error>,
+    pub(crate) damage: Vec<Error>,
     /// Damaged images, which replace no entries.
     pub(crate) spoiled: Vec<LogId>,
 }
@@ -62,7 +62,7 @@ pub(crate) fn all(store: &Store, mut logs: Vec<Arc<Log>>, images: &Images) -> Re
             }
             Err(error) => {
                 let why = error.to_string();
-                replay.replayed.wrong.push(Error::Unreadable { fork: log.id(), why: why.clone() });
+                replay.replayed.damage.push(Error::Unreadable { fork: log.id(), why: why.clone() });
                 replay.replayed.unreadable.insert(log.id(), (log, why));
             }
         }
@@ -133,7 +133,7 @@ impl Replay<'_> {
             return Err(broken.unwrap_or(Error::NoState { fork: log.id(), offset: 0 }));
         }
         // The fork can be rebuilt without these images.
-        self.replayed.wrong.extend(broken);
+        self.replayed.damage.extend(broken);
         self.replayed.spoiled.extend(spoiled);
         Ok(begin.unwrap_or_default())
     }

@@ -125,7 +125,7 @@ pub(crate) struct Shared {
     /// Held while an image is written: one at a time.
     pub(crate) imaging: Mutex<()>,
     pub(crate) past: Mutex<Past>,
-    wrong: Vec<Error>,
+    damage: Vec<Error>,
     pub(crate) background_drop: BackgroundDrop,
 }
 
@@ -148,7 +148,7 @@ impl State {
         let last = numbers.filter(|number| *number < NUMBERS_END).max();
         let next = last.map_or(0, |last| last + 1);
         let mut images = Images::find(store, &image_prefix(name), thalweg_log::now());
-        let Replayed { forks, unreadable, wrong, spoiled } = replay::all(store, logs, &images)?;
+        let Replayed { forks, unreadable, damage, spoiled } = replay::all(store, logs, &images)?;
         images.forget(store, &spoiled, thalweg_log::now());
         let branch = |fork: &Arc<Fork>| Some((fork.log.fork()?.parent.id(), fork.log.id()));
         let branches = forks.values().filter_map(branch).collect();
@@ -167,7 +167,7 @@ impl State {
             due: Due::default(),
             imaging: Mutex::new(()),
             past: Mutex::default(),
-            wrong,
+            damage,
             background_drop: BackgroundDrop::default(),
         });
         let state = Self { shared };
@@ -176,7 +176,7 @@ impl State {
         }
         let mut images = state.shared.images.lock();
         state.count_uses(&mut images);
-        if state.wrong().is_empty() {
+        if state.damage().is_empty() {
             // Removes images that a crash or a refusal left. Those that cannot be removed now go with the
             // next image or start. If an image is damaged, the older ones stay until there is a new one.
             images.settle_once();
@@ -193,8 +193,8 @@ impl State {
 
     /// The damage that was found when it was opened: images without their recorded root, images that cannot
     /// be read, and forks that cannot ([`Error::Unreadable`]). The state was rebuilt without them.
-    pub fn wrong(&self) -> &[Error] {
-        &self.shared.wrong
+    pub fn damage(&self) -> &[Error] {
+        &self.shared.damage
     }
 
     /// What all sessions together hold beside their snapshots, of [`Options::sessions_bytes_max`].

@@ -63,12 +63,12 @@ fn an_image_with_a_flipped_bit_is_done_without_and_written_anew() {
     flip(directory.path(), &pattern);
     let store = Store::open(&Disk::Real, directory.path(), options()).unwrap().0;
     let state = State::open(&store, "s", Options::default()).unwrap();
-    assert!(matches!(state.wrong(), [Error::Read(_)]), "{:?}", state.wrong());
+    assert!(matches!(state.damage(), [Error::Read(_)]), "{:?}", state.damage());
     assert_eq!((keys(&state, main), images(&store)), (10, (0, 0)));
     state.checkpoint(main, 40).unwrap();
     drop(state);
     let state = State::open(&store, "s", Options::default()).unwrap();
-    assert_eq!((state.wrong().len(), keys(&state, main), images(&store)), (0, 10, (1, 1)));
+    assert_eq!((state.damage().len(), keys(&state, main), images(&store)), (0, 10, (1, 1)));
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn nothing_is_let_go_of_for_an_image_that_is_not_what_it_was() {
     let trimmed = Options { history: History::Trimmed, ..Options::default() };
     for wrong in [1, 0] {
         let state = State::open(&store, "s", trimmed.clone()).unwrap();
-        assert_eq!((state.wrong().len(), keys(&state, main)), (wrong, 10));
+        assert_eq!((state.damage().len(), keys(&state, main)), (wrong, 10));
         assert_eq!(state.checkpoint(main, 40).unwrap(), offset);
     }
 }
@@ -111,7 +111,7 @@ fn a_fork_that_cannot_be_read_keeps_nobody_from_the_others_and_can_be_dropped() 
     flip(directory.path(), pattern.as_bytes());
     let store = Store::open(&Disk::Real, directory.path(), options()).unwrap().0;
     let state = State::open(&store, "s", Options::default()).unwrap();
-    assert!(matches!(state.wrong(), [Error::Unreadable { fork: broken, .. }] if *broken == fork));
+    assert!(matches!(state.damage(), [Error::Unreadable { fork: broken, .. }] if *broken == fork));
     assert_eq!((keys(&state, main), keys(&state, other)), (1, 2));
     let refused = state.get(fork, View::Committed, "a").unwrap_err();
     assert!(
@@ -133,7 +133,7 @@ fn a_fork_that_cannot_be_read_keeps_nobody_from_the_others_and_can_be_dropped() 
     assert!(matches!(state.get(fork, View::Committed, "a"), Err(Error::NoFork(_))));
     drop(state);
     let state = State::open(&store, "s", Options::default()).unwrap();
-    assert_eq!((state.wrong().len(), state.forks()), (0, vec![main, other]));
+    assert_eq!((state.damage().len(), state.forks()), (0, vec![main, other]));
 }
 
 /// A state of some megabytes on a disk of so many.

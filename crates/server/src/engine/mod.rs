@@ -122,7 +122,7 @@ impl Engine {
         let state = State::new(&store, STATE, ServiceOptions { state, ..ServiceOptions::default() });
         if State::exists(&store, STATE) {
             match state.state() {
-                Ok(state) => state.wrong().iter().for_each(|error| {
+                Ok(state) => state.damage().iter().for_each(|error| {
                     tracing::error!(%error, "the state was rebuilt without it");
                 }),
                 Err(error) => tracing::error!(%error, "the state is not served"),

@@ -50,7 +50,8 @@ impl From<Write> for WriteRequest {
 enum Attempt {
     Now(Write),
     Later(WriteRequest),
-    Wrong(DecodeError),
+    /// Its frame is no request.
+    Undecodable(DecodeError),
 }
 
 impl WriteRequest {
@@ -86,7 +87,7 @@ impl WriteRequest {
                 match StateRequest::decode(&frame).map(read) {
                     Ok(Some(write)) => Attempt::Now(write),
                     Ok(None) => Attempt::Later(Self::Frame(frame)),
-                    Err(wrong) => Attempt::Wrong(wrong),
+                    Err(error) => Attempt::Undecodable(error),
                 }
             }
             later => Attempt::Later(later),
@@ -226,7 +227,7 @@ impl Core {
             Attempt::Later(write) => {
                 Ok(longer(budget, move |core, budget| core.write_beside(write, live, held, budget).into()))
             }
-            Attempt::Wrong(wrong) => Ok(Outcome::NoRequest(wrong)),
+            Attempt::Undecodable(error) => Ok(Outcome::NoRequest(error)),
         }
     }
 
@@ -272,7 +273,7 @@ impl Core {
             Attempt::Later(write) => {
                 longer(budget, move |core, budget| core.write_here(write, fork, (held, beside), budget))
             }
-            Attempt::Wrong(wrong) => Outcome::NoRequest(wrong),
+            Attempt::Undecodable(error) => Outcome::NoRequest(error),
         }
     }
 }

@@ -35,7 +35,7 @@ fn what_a_start_replays_has_a_bound_where_forks_are_made_of_forks_that_are_dropp
     store.close().unwrap();
     drop(store);
     let state = State::open(&on_disk(directory.path(), Durability::Os), "s", options()).unwrap();
-    assert_eq!((state.wrong().len(), state.root(fork, View::Committed).unwrap()), (0, root));
+    assert_eq!((state.damage().len(), state.root(fork, View::Committed).unwrap()), (0, root));
 }
 
 /// An image of the main line that says it has another root than it has.
@@ -90,7 +90,7 @@ fn an_image_without_its_root_is_done_without_or_named() {
         forged(&store, main, offset);
         match (history, State::open(&store, "s", options)) {
             (History::Kept, Ok(state)) => {
-                assert!(matches!(state.wrong(), [Error::Root { .. }]));
+                assert!(matches!(state.damage(), [Error::Root { .. }]));
                 assert_eq!(state.root(main, View::Committed).unwrap(), root);
             }
             (History::Trimmed, Err(Error::Root { fork, offset: at })) => {
@@ -118,7 +118,7 @@ fn a_fork_whose_only_image_is_not_what_it_was_is_no_state_that_never_was() {
     forged(&store, fork, offset);
     for _ in 0..2 {
         let state = State::open(&store, "s", options.clone()).unwrap();
-        assert!(matches!(state.wrong(), [Error::Unreadable { fork: broken, .. }] if *broken == fork));
+        assert!(matches!(state.damage(), [Error::Unreadable { fork: broken, .. }] if *broken == fork));
         assert!(matches!(state.map(fork, View::Committed), Err(Error::Unreadable { .. })));
         assert_eq!(state.map(main, View::Committed).unwrap().len(), 1);
         // It may be mended by other means.

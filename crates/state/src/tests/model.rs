@@ -172,7 +172,7 @@ proptest! {
                     drop(store);
                     store = on_disk(directory.path(), Durability::Os);
                     state = State::open(&store, "s", options.clone()).unwrap();
-                    prop_assert!(state.wrong().is_empty());
+                    prop_assert!(state.damage().is_empty());
                 }
             }
             if let Some((session, model, _)) = &session {

@@ -37,7 +37,7 @@ fn forks_share_in_memory_after_a_start_what_they_share_in_the_logs() {
         let before: Vec<_> = forks.iter().map(|fork| state.root(*fork, View::Committed).unwrap()).collect();
         drop(state);
         let state = State::open(&store, "s", options).unwrap();
-        assert!(state.wrong().is_empty());
+        assert!(state.damage().is_empty());
         let after: Vec<_> = forks.iter().map(|fork| state.root(*fork, View::Committed).unwrap()).collect();
         assert_eq!(before, after);
         forks.chunks(2).for_each(|pair| assert!(is_one(&state, pair, "new"), "{history:?}"));
