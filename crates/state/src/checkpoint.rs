@@ -101,6 +101,6 @@ impl State {
 
     /// Chooses the images that each fork uses, forks included that cannot be read.
     pub(crate) fn count_uses(&self, images: &mut Images) {
-        images.use_all(self.logs(), self.shared.options.history);
+        images.use_all(&self.logs(), self.shared.options.history);
     }
 }

@@ -9,6 +9,7 @@
 //! chosen, even if the fork branched off after it.
 
 use crate::image::Image;
+use crate::lineages::with_ancestors;
 use crate::state::{ForkId, History};
 use std::collections::{BTreeMap, HashMap};
 use std::iter::successors;
@@ -106,25 +107,24 @@ impl Images {
         lineage(log, until).flat_map(move |(log, until)| self.of(log.id(), until).iter().rev())
     }
 
-    /// Those of them at `from` or later. Complexity: a look at each ancestor from which entries after `from`
-    /// are inherited.
-    pub(crate) fn between(
-        &self,
-        log: &Arc<Log>,
-        from: Offset,
-        until: Offset,
-    ) -> impl Iterator<Item = &Image> {
-        let line = lineage(log, until).take_while(move |(_, until)| *until >= from);
-        line.flat_map(move |(log, until)| self.of(log.id(), until).iter().rev())
-            .take_while(move |image| image.offset >= from)
+    /// All of them, fork by fork, the oldest of each first.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Image> {
+        self.images.values().flatten()
+    }
+
+    /// The oldest image from which a log can be rebuilt and that is no older than `first`. Complexity: a look
+    /// at each ancestor from which entries after `first` are inherited.
+    fn oldest(&self, log: &Arc<Log>, first: Offset) -> Option<&Image> {
+        let line = lineage(log, Offset::MAX).take_while(|(_, until)| *until >= first);
+        let images = line.flat_map(|(log, until)| self.of(log.id(), until).iter().rev());
+        images.take_while(|image| image.offset >= first).last()
     }
 
     fn used(&self, log: &Arc<Log>, history: History) -> Used {
         let newest = self.under(log, Offset::MAX).next();
         let first = log.staged().map_or(0, |state| state.first);
         let is_kept = first > 0 && history == History::Kept;
-        let kept = || self.under(log, Offset::MAX).take_while(|image| image.offset >= first).last();
-        let base = if is_kept { kept() } else { None };
+        let base = if is_kept { self.oldest(log, first) } else { None };
         let base = base.map(Image::id).filter(|base| newest.map(Image::id) != Some(*base));
         [newest.map(Image::id), base]
     }
@@ -132,30 +132,45 @@ impl Images {
     /// Chooses the images that a fork uses, and stops using those before. Complexity: a look at each ancestor
     /// up to the first that has an image.
     pub(crate) fn use_best(&mut self, log: &Arc<Log>, history: History) {
-        let used = self.used(log, history);
+        self.choose(log.id(), self.used(log, history));
+    }
+
+    fn choose(&mut self, fork: ForkId, used: Used) {
         used.iter().flatten().for_each(|image| *self.users.entry(*image).or_default() += 1);
-        self.leave(log.id());
+        self.leave(fork);
         if used[0].is_some() {
-            self.uses.insert(log.id(), used);
+            self.uses.insert(fork, used);
         }
     }
 
-    /// Chooses the images of forks that are opened together. Complexity: constant for a fork without images
-    /// whose parent is among them, so a long chain of forks takes no longer than as many forks of one parent.
-    pub(crate) fn use_all(&mut self, mut logs: Vec<Arc<Log>>, history: History) {
-        // A parent is older than its forks, and ids only grow.
-        logs.sort_by_key(|log| log.id());
-        let mut firsts = HashMap::new();
-        for log in &logs {
-            let first = log.staged().map_or(0, |state| state.first);
-            // It may still have entries that its parent has trimmed since.
-            let is_as_parent =
-                |parent| !self.images.contains_key(&log.id()) && firsts.get(&parent) == Some(&first);
-            match log.fork().filter(|branch| is_as_parent(branch.parent.id())) {
-                Some(branch) => self.use_as_parent(branch.parent.id(), branch.at, log, history),
-                None => self.use_best(log, history),
+    /// Chooses the images of forks that are opened together. Complexity: constant for a fork without images,
+    /// so a long chain of forks takes no longer than as many forks of one parent, whichever were dropped.
+    pub(crate) fn use_all(&mut self, logs: &[Arc<Log>], history: History) {
+        let mut chosen: HashMap<LogId, (Offset, Used)> = HashMap::new();
+        for log in with_ancestors(logs) {
+            let branch = log.fork();
+            let parent = branch.as_ref().and_then(|branch| chosen.get(&branch.parent.id()));
+            let first = log.staged().map(|state| state.first);
+            // Of a dropped log it is not known any more: it is taken to be that of its parent.
+            let first = first.or(parent.map(|(first, _)| *first)).unwrap_or(0);
+            let as_parent = match (&branch, parent) {
+                (Some(branch), Some((of_parent, used)))
+                    if !self.images.contains_key(&log.id())
+                        // It may still have entries that its parent has trimmed since.
+                        && (history == History::Trimmed || *of_parent == first)
+                        && is_before(used, branch.at) =>
+                {
+                    Some(*used)
+                }
+                _ => None,
+            };
+            let used = as_parent.unwrap_or_else(|| self.used(&log, history));
+            chosen.insert(log.id(), (first, used));
+        }
+        for log in logs {
+            if let Some((_, used)) = chosen.get(&log.id()) {
+                self.choose(log.id(), *used);
             }
-            firsts.insert(log.id(), first);
         }
     }
 
@@ -169,10 +184,7 @@ impl Images {
     pub(crate) fn use_as_parent(&mut self, parent: ForkId, at: Offset, log: &Arc<Log>, history: History) {
         match self.uses.get(&parent).copied() {
             None => {}
-            Some(used) if used.iter().flatten().all(|(_, offset)| *offset <= at) => {
-                used.iter().flatten().for_each(|image| *self.users.entry(*image).or_default() += 1);
-                self.uses.insert(log.id(), used);
-            }
+            Some(used) if is_before(&used, at) => self.choose(log.id(), used),
             Some(_) => self.use_best(log, history),
         }
     }
@@ -202,7 +214,7 @@ impl Images {
     /// stops.
     pub(crate) fn settle_once(&mut self) {
         if !std::mem::replace(&mut self.is_settled, true) {
-            let all: Vec<_> = self.images.values().flatten().cloned().collect();
+            let all: Vec<_> = self.all().cloned().collect();
             all.iter().for_each(|image| self.settle(image));
         }
     }
@@ -215,6 +227,11 @@ impl Images {
             self.images.remove(&fork);
         }
     }
+}
+
+/// Whether all of these images are no newer than an offset.
+fn is_before(used: &Used, at: Offset) -> bool {
+    used.iter().flatten().all(|(_, offset)| *offset <= at)
 }
 
 #[cfg(test)]

@@ -55,6 +55,7 @@ pub mod generated;
 mod image;
 mod images;
 mod journal;
+mod lineages;
 mod log_observer;
 mod map;
 mod memory_budget;

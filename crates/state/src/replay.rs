@@ -1,15 +1,21 @@
 //! Rebuilds states from logs.
 //!
 //! Forks are replayed in the order in which they were made, each from the newest known place of its lineage,
-//! or from an image that is newer. A place is known once it was passed by a replay, if another fork branches
-//! off there, or once its image was read, which happens once for each image. So no inherited entries are
-//! replayed twice, and what forks share in the logs they share in memory, whichever of them have images.
+//! or from an image that is newer. A place is known once it was passed by a replay, if a log branches off
+//! there, dropped ones included, or once its image was read, which happens once for each image. So no
+//! inherited entries are replayed twice, and what forks share in the logs they share in memory, whichever of
+//! them have images.
+//!
+//! *Complexity*: each entry once, and a few steps for each log. The places of a lineage are looked for in the
+//! logs that own offsets of it ([`Lineages`]), from the newest to the first that has one. *Checked by* tests
+//! that count these steps.
 
 use crate::error::Error;
 use crate::fork::{Fork, Moment, Rooted};
 use crate::image::{Image, Near};
-use crate::images::{Images, lineage};
+use crate::images::Images;
 use crate::journal;
+use crate::lineages::{Lineages, Place};
 use crate::state::ForkId;
 use crate::strict_read;
 use std::collections::{BTreeMap, HashSet};
@@ -25,7 +31,7 @@ pub(crate) struct Replayed {
     pub(crate) unreadable: BTreeMap<ForkId, (Arc<Log>, String)>,
     /// The damage that was found. The rest was rebuilt without it.
     pub(crate) damage: Vec<Error>,
-    /// Damaged images, which replace no entries.
+    /// Damaged images, without which every fork was rebuilt that tried them.
     pub(crate) spoiled: Vec<LogId>,
 }
 
@@ -39,9 +45,6 @@ struct Begin {
     imaged: Offset,
 }
 
-/// A place in the history that forks share: the log that first gave out the offset, and the offset.
-type Place = (LogId, Offset);
-
 /// Rebuilds the forks of these logs.
 ///
 /// # Errors
@@ -51,9 +54,22 @@ type Place = (LogId, Offset);
 pub(crate) fn all(store: &Store, mut logs: Vec<Arc<Log>>, images: &Images) -> Result<Replayed, Error> {
     // A parent is older than its forks, and ids only grow.
     logs.sort_by_key(|log| log.id());
-    let branches = logs.iter().filter_map(|log| log.fork());
-    let wanted = branches.map(|branch| (branch.parent.owner(branch.at), branch.at)).collect();
-    let mut replay = Replay { store, images, wanted, known: BTreeMap::new(), replayed: Replayed::default() };
+    let lineages = Lineages::of(&logs);
+    let place = |image: &Image| {
+        let owner = lineages.owner(image.fork, image.offset)?;
+        Some(((owner, image.offset, image.log.id()), image.clone()))
+    };
+    let imaged = images.all().filter_map(place).collect();
+    let wanted = lineages.branch_points().collect();
+    let mut replay = Replay {
+        store,
+        lineages,
+        imaged,
+        wanted,
+        known: BTreeMap::new(),
+        missed: HashSet::new(),
+        replayed: Replayed::default(),
+    };
     for log in logs {
         match replay.one(&log) {
             Ok(fork) => drop(replay.replayed.forks.insert(log.id(), Arc::new(fork))),
@@ -67,17 +83,23 @@ pub(crate) fn all(store: &Store, mut logs: Vec<Arc<Log>>, images: &Images) -> Re
             }
         }
     }
-    Ok(replay.replayed)
+    let Replay { missed, mut replayed, .. } = replay;
+    replayed.spoiled.retain(|image| !missed.contains(image));
+    Ok(replayed)
 }
 
 /// The replay of all logs, as far as it has come.
 struct Replay<'s> {
     store: &'s Store,
-    images: &'s Images,
-    /// Where forks branch off.
+    lineages: Lineages,
+    /// The images by their places and their own logs, whichever fork they were written of.
+    imaged: BTreeMap<(LogId, Offset, LogId), Image>,
+    /// Where logs branch off.
     wanted: HashSet<Place>,
     /// The states at the known places.
     known: BTreeMap<Place, Begin>,
+    /// Damaged images without which a fork could not be rebuilt.
+    missed: HashSet<LogId>,
     replayed: Replayed,
 }
 
@@ -86,15 +108,13 @@ impl Replay<'_> {
     fn one(&mut self, log: &Arc<Log>) -> Result<Fork, Error> {
         let Begin { moment, rooted, imaged } = self.begin(log)?;
         let from = moment.offset;
-        let line: Vec<_> = lineage(log, Offset::MAX)
-            .take_while(|(_, until)| *until >= from)
-            .map(|(log, until)| (log.id(), until))
-            .collect();
+        let owners = self.lineages.owners(log.id());
+        let owners: Vec<_> = owners.take_while(|(_, until)| *until >= from).collect();
         let (wanted, known) = (&self.wanted, &mut self.known);
         let moment = replay(self.store, log, moment, |moment| {
             let offset = moment.offset;
-            // Of the logs that have this offset the oldest gave it out.
-            let owner = line[line.partition_point(|(_, until)| *until >= offset) - 1].0;
+            // Of those that have this offset the oldest gave it out.
+            let owner = owners[owners.partition_point(|(_, until)| *until >= offset) - 1].0;
             if wanted.contains(&(owner, offset)) {
                 let imaged = if owner == log.id() { offset } else { imaged };
                 let begin = Begin { moment: moment.clone(), rooted: rooted.clone(), imaged };
@@ -108,28 +128,36 @@ impl Replay<'_> {
     /// Where the replay of a log begins: at the newest image of its lineage, at a known place that is as new,
     /// or at the empty state.
     fn begin(&mut self, log: &Arc<Log>) -> Result<Begin, Error> {
-        let first = log.staged().map_or(0, |state| state.first);
         // A fork that trimmed the entries after its branch point cannot begin there.
-        let known = self.newest_known(log).filter(|begin| begin.moment.offset >= first).cloned();
-        let from = known.as_ref().map_or(first, |begin| begin.moment.offset + 1);
-        let (mut begin, mut near) = (known, None);
+        let first = log.staged().map_or(0, |state| state.first);
+        let (mut begin, mut near) = (None, None);
         let (mut broken, mut spoiled) = (None, Vec::new());
-        for image in self.images.between(log, from, Offset::MAX) {
-            match image.read(self.store, near.get_or_insert_with(|| self.near(log))) {
-                Ok((moment, rooted)) => {
-                    let read = Begin { imaged: moment.offset, moment, rooted: Some(rooted) };
-                    self.known.insert((log.owner(image.offset), image.offset), read.clone());
-                    begin = Some(read);
-                    break;
+        'owners: for (owner, until) in self.lineages.owners(log.id()).take_while(|(_, until)| *until >= first)
+        {
+            let known = self.known.range((owner, first)..=(owner, until)).next_back();
+            let after = known.map_or((owner, first, 0), |((_, offset), _)| (owner, *offset, LogId::MAX));
+            for ((_, offset, _), image) in self.imaged.range(after..=(owner, until, LogId::MAX)).rev() {
+                match image.read(self.store, near.get_or_insert_with(|| self.near(log))) {
+                    Ok((moment, rooted)) => {
+                        let read = Begin { imaged: moment.offset, moment, rooted: Some(rooted) };
+                        self.known.insert((owner, *offset), read.clone());
+                        begin = Some(read);
+                        break 'owners;
+                    }
+                    // An older image, or the entries, may still have what this image should.
+                    Err(error) => {
+                        broken = broken.or(Some(error));
+                        spoiled.push(image.log.id());
+                    }
                 }
-                // An older image, or the entries, may still have what this image should.
-                Err(error) => {
-                    broken = broken.or(Some(error));
-                    spoiled.push(image.log.id());
-                }
+            }
+            if let Some((_, known)) = known {
+                begin = Some(known.clone());
+                break;
             }
         }
         if begin.is_none() && first > 0 {
+            self.missed.extend(spoiled);
             return Err(broken.unwrap_or(Error::NoState { fork: log.id(), offset: 0 }));
         }
         // The fork can be rebuilt without these images.
@@ -138,26 +166,15 @@ impl Replay<'_> {
         Ok(begin.unwrap_or_default())
     }
 
-    /// The newest known place of a log's lineage. Complexity: a look at each log up to the first that has
-    /// one.
-    fn newest_known(&self, log: &Arc<Log>) -> Option<&Begin> {
-        lineage(log, Offset::MAX).find_map(|(log, until)| {
-            let known = self.known.range((log.id(), 0)..=(log.id(), until)).next_back();
-            known.map(|(_, begin)| begin)
-        })
-    }
-
-    /// A state that shares much with those of this log: the newest known one of its lineage, or a later one
-    /// of an ancestor.
+    /// A state that shares much with those of this log: of the newest log of its lineage that has a known
+    /// place, the newest one that the log has passed, or the first after that.
     fn near(&self, log: &Arc<Log>) -> Near {
-        let later = || {
-            lineage(log, Offset::MAX).find_map(|(log, until)| {
-                let known = self.known.range((log.id(), until)..=(log.id(), Offset::MAX)).next();
-                known.map(|(_, begin)| begin)
-            })
-        };
-        let near = |begin: &Begin| Near { map: begin.moment.map.clone(), rooted: begin.rooted.clone() };
-        self.newest_known(log).or_else(later).map(near).unwrap_or_default()
+        let nearest = self.lineages.owners(log.id()).find_map(|(owner, until)| {
+            let passed = self.known.range((owner, 0)..=(owner, until)).next_back();
+            passed.or_else(|| self.known.range((owner, until)..=(owner, Offset::MAX)).next())
+        });
+        let Some((_, Begin { moment, rooted, .. })) = nearest else { return Near::default() };
+        Near { map: moment.map.clone(), rooted: rooted.clone() }
     }
 }
 

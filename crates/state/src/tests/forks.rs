@@ -38,6 +38,40 @@ fn each_fork_of_a_long_chain_is_opened_and_dropped_without_a_look_at_all_before_
     }
 }
 
+/// A search that goes on with one of two forks each time, and may drop what it has left behind.
+#[test]
+fn forks_that_share_their_branch_points_are_opened_in_a_few_steps_each() {
+    const GENERATIONS: usize = 400;
+    for case in 0..8 {
+        let [has_image, writes, drops] = [1, 2, 4].map(|bit| case & bit > 0);
+        let store = memory();
+        let state = State::open(&store, "s", Options::default()).unwrap();
+        state.write(state.main(), &put("k", "1"), 1).unwrap();
+        if has_image {
+            state.checkpoint(state.main(), 1).unwrap();
+        }
+        let mut last = state.main();
+        for n in 0..GENERATIONS {
+            if writes {
+                state.write(last, &put("n", &n.to_string()), 1).unwrap();
+            }
+            let (next, _) = state.fork(last, 1).unwrap();
+            state.fork(last, 1).unwrap();
+            if drops && last != state.main() {
+                state.drop_fork(last, 1).unwrap();
+            }
+            last = next;
+        }
+        let before: Vec<_> = state.fork_infos(0, usize::MAX);
+        drop(state);
+        STEPS.set(0);
+        let state = State::open(&store, "s", Options::default()).unwrap();
+        let opened = STEPS.take();
+        assert!(opened < GENERATIONS * 40, "image {has_image}, writes {writes}, drops {drops}: {opened}");
+        assert_eq!(state.fork_infos(0, usize::MAX), before);
+    }
+}
+
 #[test]
 fn a_look_at_all_forks_keeps_nobody_from_making_one() {
     let state = State::open(&memory(), "s", Options::default()).unwrap();

@@ -47,6 +47,28 @@ fn forks_share_in_memory_after_a_start_what_they_share_in_the_logs() {
 }
 
 #[test]
+fn forks_of_dropped_forks_share_in_memory_after_a_start_what_they_share_in_the_logs() {
+    let store = memory();
+    let state = State::open(&store, "s", Options::default()).unwrap();
+    let main = state.main();
+    state.write(main, &put("old", "1"), 1).unwrap();
+    let mut forks = vec![main];
+    for n in 0..3 {
+        state.write(main, &put("new", &n.to_string()), 1).unwrap();
+        let (parent, _) = state.fork(main, 1).unwrap();
+        state.write(parent, &put("of the parent", "1"), 1).unwrap();
+        forks.extend([(); 2].map(|()| state.fork(parent, 1).unwrap().0));
+        state.drop_fork(parent, 2).unwrap();
+    }
+    drop(state);
+    let state = State::open(&store, "s", Options::default()).unwrap();
+    assert!(is_one(&state, &forks, "old"));
+    for pair in forks[1..].chunks(2) {
+        assert!(is_one(&state, pair, "new") && is_one(&state, pair, "of the parent"));
+    }
+}
+
+#[test]
 fn forks_of_what_was_copy_nothing_that_is_there_already() {
     let state = State::open(&memory(), "s", Options::default()).unwrap();
     let main = state.main();
