@@ -188,6 +188,8 @@ impl OrderChannel {
         if !fork::is_child(process).map_err(refused)? {
             return Err(refused(format!("process {process} is no child of the supervisor's, or has ended")));
         }
+        // So that it can be ended by force with whatever it starts, and with no other server.
+        fork::lead_group(process).map_err(|why| refused(format!("it gets no process group: {why}")))?;
         Ok((child, process))
     }
 

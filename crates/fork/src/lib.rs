@@ -10,14 +10,13 @@
 //! 2. *A copy holds no descriptor of its parent's*: a client connected to one of them notices nothing of the
 //!    other.
 //! 3. *No process is left behind*: one whose supervisor is gone ends by itself, unless it was emancipated; a
-//!    copy that no client can know of is ended.
+//!    copy that no client can know of is ended; one that is ended by force is ended with its process group.
 //!
 //! *Checked by* `tests/forks/`, with processes.
 //!
 //! Never knows: what a program serves.
 #![forbid(unsafe_code)]
 
-mod child_guard;
 mod control;
 #[cfg(fuzzing)]
 #[doc(hidden)]

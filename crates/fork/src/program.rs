@@ -86,8 +86,6 @@ impl Program {
                 ("fork", Some(line)) => return Ok(Some(Order::Fork(Branch { line }))),
                 ("shutdown", None) => return Ok(Some(Order::End)),
                 ("emancipate", None) => {
-                    // Fails only for a process that leads a group, which has its own group already.
-                    let _ = fork::leave_group();
                     self.is_emancipated = true;
                     self.done()?;
                 }

@@ -1,16 +1,18 @@
 //! The supervisor: starts a program, keeps the table of servers, and ends them.
 //!
 //! It starts one program; every other server is a fork of an existing one. It is the subreaper of its
-//! descendants, so it learns of the end of each process, also of one that a copy forked. Each server has a
-//! thread that carries out its orders and answers the control service's calls (`orders`).
+//! descendants, so it learns of the end of each process, also of one that a copy forked. Each server leads a
+//! process group of its own, so that what it has started is ended with it by force, and no other server is.
+//! Each has a thread that carries out its orders and answers the control service's calls (`orders`).
 //!
 //! The table has what each process has confirmed. If a process does not answer in time and may still carry
 //! out the order, the call is refused with `not_yet`, and the table changes once the answer comes.
 
+mod child_guard;
 mod orders;
 mod reaper;
 
-use crate::child_guard::ChildGuard;
+use self::child_guard::ChildGuard;
 use crate::control::Control;
 use crate::keeper::{Job, OrderChannel, keep};
 use crate::listener::{listen, taken};
@@ -247,22 +249,9 @@ impl Supervisor {
     }
 
     /// Ends every server that was not emancipated: in good order, and by force those that have not ended in
-    /// time. A server that was ordered to outlive this process and has not answered yet is not ended by
-    /// force.
+    /// time ([`Supervisor::end_by_force`]).
     pub fn end(&self) {
-        let until = self.shared.until();
-        {
-            let mut table = self.shared.table.lock();
-            // No order to end would reach a copy that is added from here on.
-            table.is_ending = true;
-            for (number, entry) in table.servers.iter_mut().filter(|(_, entry)| !entry.is_emancipated) {
-                entry.is_to_end = true;
-                let (this, number) = (self.clone(), *number);
-                // A server whose thread has ended is gone.
-                let run = Box::new(move |orders: &mut OrderChannel| this.end_one(orders, number));
-                let _ = entry.jobs.send(Job { until, run });
-            }
-        }
+        let until = self.order_end();
         while !self.is_over() && Instant::now() < until {
             self.heard();
             if !self.is_over() {
@@ -271,12 +260,37 @@ impl Supervisor {
                 let _ = wait_readable(self.descriptor(), u32::try_from(left.as_millis()).unwrap_or(u32::MAX));
             }
         }
-        for entry in self.shared.table.lock().servers.values() {
-            if !entry.is_emancipated && !entry.may_be_emancipated {
-                // An error means that it has ended.
-                let _ = fork::kill(entry.process);
-            }
+        self.end_by_force();
+    }
+
+    /// Orders every server to end that was not emancipated, and returns when their time is over. Does not
+    /// wait for them: see [`Supervisor::descriptor`]. From here on no copy becomes a server.
+    pub fn order_end(&self) -> Instant {
+        let until = self.shared.until();
+        let mut table = self.shared.table.lock();
+        // No order to end would reach a copy that is added from here on.
+        table.is_ending = true;
+        for (number, entry) in table.servers.iter_mut().filter(|(_, entry)| !entry.is_emancipated) {
+            entry.is_to_end = true;
+            let (this, number) = (self.clone(), *number);
+            // A server whose thread has ended is gone.
+            let run = Box::new(move |orders: &mut OrderChannel| this.end_one(orders, number));
+            let _ = entry.jobs.send(Job { until, run });
         }
+        until
+    }
+
+    /// Ends by force every server that was not emancipated, each with its process group, and copies that are
+    /// no servers. A server that was ordered to outlive this process and has not answered yet is not ended.
+    pub fn end_by_force(&self) {
+        let mut table = self.shared.table.lock();
+        table.is_ending = true;
+        let is_held = |entry: &&mut Entry| !entry.is_emancipated && !entry.may_be_emancipated;
+        for entry in table.servers.values_mut().filter(is_held) {
+            entry.is_to_end = true;
+            end_by_force(entry.process);
+        }
+        table.copies.iter().copied().for_each(end_by_force);
     }
 
     /// Ends a server in good order, in its thread, unless it turns out to be emancipated.
@@ -308,6 +322,7 @@ impl Supervisor {
             return Err(io::Error::other("every server is being ended"));
         }
         slot.fill(&mut table);
+        table.copies.remove(&process);
         table.last += 1;
         let number = table.last;
         let is_emancipated = false;
@@ -335,7 +350,7 @@ impl Supervisor {
     fn shut_down(&self, orders: &mut OrderChannel, number: u64) -> Result<(), String> {
         self.shared.change(number, |entry| entry.is_to_end = true);
         if orders.shutdown().is_err() || !self.is_gone_by(number, orders.until()) {
-            self.shared.change(number, |entry| drop(fork::kill(entry.process)));
+            self.shared.change(number, |entry| end_by_force(entry.process));
         }
         if self.is_gone_by(number, self.shared.until()) {
             return Ok(());
@@ -353,6 +368,15 @@ impl Supervisor {
         }
         true
     }
+}
+
+/// Ends a server by force, with every process of the group that it leads. The table is locked, and has it: so
+/// its number is its own.
+fn end_by_force(process: u32) {
+    // An error means that it leads no group any more, or that all of the group has ended.
+    let _ = fork::kill_group(process);
+    // It may have left the group that it led.
+    let _ = fork::kill(process);
 }
 
 /// Adds what could not be done to an error.

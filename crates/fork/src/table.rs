@@ -4,7 +4,7 @@
 //! reported its end.
 
 use crate::keeper::Job;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::net::SocketAddr;
 use std::sync::mpsc::Sender;
 use thalweg_sys::fork::ExitStatus;
@@ -23,6 +23,8 @@ pub(crate) struct Table {
     /// Processes that ended while a server was on its way, and are not in the table: the server may be one of
     /// them.
     pub(crate) unknown: HashSet<u32>,
+    /// Copies that are not servers yet, or were given up, and have not ended.
+    pub(crate) copies: BTreeSet<u32>,
     /// How the last server that ended did, if it had no order to end and crashed.
     pub(crate) lost: Option<String>,
 }
@@ -58,6 +60,7 @@ impl Table {
 
     /// A child of this process has ended.
     pub(crate) fn ended(&mut self, process: u32, end: ExitStatus) {
+        self.copies.remove(&process);
         let known = self.servers.iter().find(|(_, entry)| entry.process == process).map(|(n, _)| *n);
         match known {
             Some(number) => {

@@ -1,6 +1,6 @@
 //! A process that goes on twice, and one that looks after others' children.
 
-use rustix::process::{Pid, WaitOptions, getpid, set_child_subreaper, setsid, waitpgid, waitpid};
+use rustix::process::{Pid, WaitOptions, getpgid, getpid, set_child_subreaper, setpgid, waitpgid, waitpid};
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Write};
@@ -220,6 +220,16 @@ pub fn kill(process: u32) -> io::Result<()> {
     Ok(rustix::process::kill_process(pid(process)?, rustix::process::Signal::KILL)?)
 }
 
+/// Has a child lead a group of its own, unless it leads one already. What it started before stays where it
+/// was.
+///
+/// # Errors
+/// It is no child of this process, or has executed another program since it was forked.
+pub fn lead_group(child: u32) -> io::Result<()> {
+    let child = pid(child)?;
+    if getpgid(Some(child))? == child { Ok(()) } else { Ok(setpgid(Some(child), Some(child))?) }
+}
+
 /// Ends by force every process of the group that a child leads. The child may have ended.
 ///
 /// # Errors
@@ -241,13 +251,4 @@ pub fn await_group(leader: u32) {
 
 fn pid(process: u32) -> io::Result<Pid> {
     i32::try_from(process).ok().and_then(Pid::from_raw).ok_or_else(|| io::ErrorKind::InvalidInput.into())
-}
-
-/// Leaves the group and the terminal that this process was started in, whose signals do not reach it any
-/// more.
-///
-/// # Errors
-/// It leads a group already.
-pub fn leave_group() -> io::Result<()> {
-    Ok(setsid().map(drop)?)
 }

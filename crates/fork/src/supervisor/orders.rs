@@ -1,7 +1,7 @@
 //! The control service's commands. All but `Servers` are orders to one server, and are carried out in that
 //! server's thread. The thread that receives a call only looks at the table.
 
-use super::{Slot, Supervisor};
+use super::{Slot, Supervisor, end_by_force};
 use crate::generated::server::ForksHandler;
 use crate::generated::types::{
     ForksEmancipate, ForksEmancipateResponse, ForksFork, ForksForkResponse, ForksRebind, ForksRebindResponse,
@@ -13,7 +13,6 @@ use crate::table::Entry;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use thalweg_sys::fork;
 use thalweg_wire::service::{Command, Responder};
 
 /// Why a copy is not kept that was forked in time.
@@ -164,8 +163,18 @@ impl Supervisor {
         // A copy that appears after the time limit finds its line closed, and ends by itself.
         let failed = |why: &dyn std::fmt::Display| format!("not_forked: {why}");
         let (mut child, process) = parent.fork().map_err(|why| failed(&why))?;
-        if self.shared.table.lock().knows(process) {
-            return Err(failed(&format!("process {process} is a server already, and no copy")));
+        {
+            let mut table = self.shared.table.lock();
+            if table.knows(process) {
+                return Err(failed(&format!("process {process} is a server already, and no copy")));
+            }
+            if !table.unknown.contains(&process) {
+                if table.is_ending {
+                    end_by_force(process);
+                    return Err(failed(&"every server is being ended"));
+                }
+                table.copies.insert(process);
+            }
         }
         if let Err(why) = child.listen_at(&listener, drop) {
             self.give_up(process, &why);
@@ -188,9 +197,8 @@ impl Supervisor {
     /// closed.
     fn give_up(&self, process: u32, why: &OrderError) {
         let table = self.shared.table.lock();
-        if matches!(why, OrderError::Late(_)) && !table.unknown.contains(&process) {
-            // An error means that it has ended.
-            let _ = fork::kill(process);
+        if matches!(why, OrderError::Late(_)) && table.copies.contains(&process) {
+            end_by_force(process);
         }
     }
 

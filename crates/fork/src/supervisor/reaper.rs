@@ -1,34 +1,68 @@
 //! The thread that learns of the end of every child, and tells the supervisors of this process.
+//!
+//! *Invariants*: there is one such thread, whatever the number of supervisors, as long as there are children;
+//! so each end is told once. A child's number is released with `REAPER` and every table locked, when the
+//! tables have lost it: whoever holds one of these locks, and finds the child, may signal it by its number.
 
 use super::Shared;
 use parking_lot::Mutex;
 use std::io;
 use std::sync::{Arc, Weak};
-use thalweg_sys::fork;
+use thalweg_sys::fork::{self, ExitStatus};
 
-/// Starts a thread that reaps for a supervisor, and for every other.
+static REAPER: Mutex<Reaper> = Mutex::new(Reaper { supervisors: Vec::new(), begun: 0, is_running: false });
+
+struct Reaper {
+    /// A wait for any child may return a child of any of them.
+    supervisors: Vec<Weak<Shared>>,
+    /// How many supervisors have begun.
+    begun: u64,
+    is_running: bool,
+}
+
+/// Has the ends of all children told to a supervisor, too. It has a child.
 pub(super) fn start(shared: &Arc<Shared>) -> io::Result<()> {
-    SUPERVISORS.lock().push(Arc::downgrade(shared));
-    // If no thread starts, the supervisor is dropped, and its entry in the list is removed with the next end.
-    std::thread::Builder::new().name("reaper".to_owned()).spawn(reap)?;
+    let mut reaper = REAPER.lock();
+    if !reaper.is_running {
+        std::thread::Builder::new().name("reaper".to_owned()).spawn(reap)?;
+    }
+    reaper.is_running = true;
+    reaper.begun += 1;
+    reaper.supervisors.push(Arc::downgrade(shared));
     Ok(())
 }
 
-/// The supervisors of this process. A wait for any child may return a child of another supervisor.
-static SUPERVISORS: Mutex<Vec<Weak<Shared>>> = Mutex::new(Vec::new());
+/// Does something while no child's number is released.
+pub(super) fn with_numbers_kept(act: impl FnOnce()) {
+    let _reaper = REAPER.lock();
+    act();
+}
 
-/// Reaps every child, whether or not a supervisor is left to be told.
+/// Reaps every child, whether or not a supervisor is left to be told, until there is none.
 fn reap() {
-    while let Ok(Some((process, end))) = fork::await_any_child() {
-        let mut supervisors = SUPERVISORS.lock();
-        supervisors.retain(|shared| shared.strong_count() > 0);
-        let living: Vec<_> = supervisors.iter().filter_map(Weak::upgrade).collect();
-        drop(supervisors);
-        let mut tables: Vec<_> = living.iter().map(|shared| shared.table.lock()).collect();
-        tables.iter_mut().for_each(|table| table.ended(process, end));
-        // From here on the kernel may reuse its process id, so the tables are locked and have lost it.
-        fork::release(process);
-        drop(tables);
-        living.iter().for_each(|shared| shared.ring());
+    loop {
+        let begun = REAPER.lock().begun;
+        while let Ok(Some((process, end))) = fork::await_any_child() {
+            tell(process, end);
+        }
+        let mut reaper = REAPER.lock();
+        // A supervisor that has begun meanwhile has a child that this has not waited for.
+        if reaper.begun == begun {
+            reaper.is_running = false;
+            return;
+        }
     }
+}
+
+fn tell(process: u32, end: ExitStatus) {
+    let mut reaper = REAPER.lock();
+    reaper.supervisors.retain(|shared| shared.strong_count() > 0);
+    let living: Vec<_> = reaper.supervisors.iter().filter_map(Weak::upgrade).collect();
+    let mut tables: Vec<_> = living.iter().map(|shared| shared.table.lock()).collect();
+    tables.iter_mut().for_each(|table| table.ended(process, end));
+    // From here on the kernel may reuse its number.
+    fork::release(process);
+    drop(tables);
+    drop(reaper);
+    living.iter().for_each(|shared| shared.ring());
 }

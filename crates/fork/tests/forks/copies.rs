@@ -226,6 +226,17 @@ pub(crate) fn a_server_that_comes_while_all_are_ended_is_none() {
     control.end();
 }
 
+pub(crate) fn a_copy_that_hangs_on_its_way_is_ended_with_the_servers() {
+    let control = Control::start_program("hesitant", Duration::from_secs(60));
+    let forked = control.while_it_comes(|gate| {
+        control.supervisor.end_by_force();
+        until("no process", || children() == 0);
+        drop(gate);
+    });
+    assert!(forked.as_ref().is_err_and(|why| why.contains("not_forked: ")), "{forked:?}");
+    control.end();
+}
+
 pub(crate) fn a_copy_that_nobody_waits_for_is_none() {
     let control = Control::start();
     let (mood, first) = (Cell::new(Mood::Well), control.first());

@@ -1,7 +1,7 @@
 //! How servers end: by orders, signals and force, with their supervisor, or without it.
 
 use crate::control::*;
-use crate::programs::{reached, wedged};
+use crate::programs::{reached, started_by, wedged};
 use std::collections::BTreeSet;
 use std::net::TcpStream;
 use std::os::fd::AsFd;
@@ -70,8 +70,9 @@ pub(crate) fn a_terminals_signals_are_the_supervisors_alone() {
     let control = Control::start();
     let (_, _, copy) = fork(&mut control.forks(), "1");
     let process = add(&control.first(), 0).1;
-    let groups = [std::process::id(), process, copy].map(group);
-    assert!(groups[0] != groups[1] && groups[1] == groups[2], "{groups:?}");
+    // Each has its own.
+    assert_eq!([process, copy].map(group), [process, copy]);
+    assert!(![process, copy].contains(&group(std::process::id())));
     control.end();
 }
 
@@ -191,6 +192,43 @@ pub(crate) fn a_server_that_is_to_end_and_goes_on_is_ended_by_force() {
     control.forks().shutdown(&ForksShutdown { server: "1".into() }).unwrap();
     assert!(!runs(process) && control.servers().is_empty());
     control.end();
+}
+
+pub(crate) fn who_is_ended_by_force_takes_what_it_has_started_with_it_and_nobody_else() {
+    let control = Control::start_program("family", Duration::from_secs(2));
+    let (copy, _, of_copy) = fork(&mut control.forks(), "1");
+    let processes = [control.servers()[0].process, of_copy];
+    let started = processes.map(|process| {
+        let words = std::fs::read_to_string(started_by(&control.gate, process)).unwrap();
+        words.parse::<u32>().unwrap()
+    });
+    assert!(started.iter().all(|process| runs(*process)));
+    control.forks().shutdown(&ForksShutdown { server: copy.into() }).unwrap();
+    until("gone with the copy", || !runs(started[1]));
+    assert!(runs(processes[0]) && runs(started[0]), "they were not the copy's");
+    control.supervisor.end();
+    until("no process", || children() == 0);
+    assert!(!runs(started[0]));
+    control.end();
+}
+
+pub(crate) fn supervisors_of_one_process_have_one_reaper() {
+    let is_reaper = |task: std::io::Result<std::fs::DirEntry>| {
+        std::fs::read_to_string(task.unwrap().path().join("comm")).is_ok_and(|name| name == "reaper\n")
+    };
+    let reapers = || {
+        std::fs::read_dir("/proc/self/task").unwrap().filter_map(|task| is_reaper(task).then_some(())).count()
+    };
+    let controls = [(); 2].map(|()| Control::start());
+    controls[0].crash("1");
+    assert_eq!(reapers(), 1);
+    assert!(controls[0].supervisor.is_over() && !controls[1].supervisor.is_over());
+    controls[1].crash("1");
+    until("no reaper", || reapers() == 0);
+    // Who comes afterwards finds another.
+    let control = Control::start();
+    control.crash("1");
+    controls.into_iter().chain([control]).for_each(Control::end);
 }
 
 /// A program that never answers is given up, and ended by force.

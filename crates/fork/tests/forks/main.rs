@@ -33,6 +33,7 @@ tests! {
         a_server_that_comes_is_waited_for
         a_server_that_never_comes_is_given_up
         a_server_that_comes_while_all_are_ended_is_none
+        a_copy_that_hangs_on_its_way_is_ended_with_the_servers
         a_copy_that_nobody_waits_for_is_none
         a_copy_that_nobody_heard_of_ends
         a_copy_that_comes_late_is_none
@@ -51,6 +52,8 @@ tests! {
         a_server_that_is_emancipated_late_is_not_ended
         nobody_is_left_behind_but_who_was_emancipated
         a_server_that_is_to_end_and_goes_on_is_ended_by_force
+        who_is_ended_by_force_takes_what_it_has_started_with_it_and_nobody_else
+        supervisors_of_one_process_have_one_reaper
         a_wedged_program_is_no_server;
     sessions:
         what_may_have_been_committed_is_not_taken_back
@@ -64,6 +67,7 @@ fn main() {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words[..] {
         ["sum", gate] => return programs::sum(Path::new(gate)),
+        ["family", gate] => return programs::family(Path::new(gate)),
         ["hesitant", gate] => return programs::hesitant(Path::new(gate)),
         ["crowded", _] => return programs::crowded(0),
         ["crowded but for one", _] => return programs::crowded(1),

@@ -144,6 +144,36 @@ pub(crate) fn lingering() {
     panic!("{failed}");
 }
 
+/// A server that starts another process when it is told to listen, writes down which, and goes on when it is
+/// told to end.
+#[allow(clippy::zombie_processes, reason = "it is ended with its group, which the supervisor waits for")]
+pub(crate) fn family(gate: &Path) {
+    let (mut program, mut is_to_end) = (Program::inherited().unwrap(), false);
+    loop {
+        match program.order().unwrap() {
+            None => drop(wait_readable(program.as_fd(), 60_000).unwrap()),
+            Some(Order::Listen(_)) => {
+                let mut other = std::process::Command::new("sleep");
+                let other = other.arg("120").stdin(std::process::Stdio::null()).spawn().unwrap();
+                std::fs::write(started_by(gate, std::process::id()), other.id().to_string()).unwrap();
+                program.done().unwrap();
+            }
+            Some(Order::Fork(branch)) => drop(program.fork(branch).unwrap()),
+            // The second time its supervisor is gone.
+            Some(Order::End) if is_to_end => return,
+            Some(Order::End) => {
+                is_to_end = true;
+                program.done().unwrap();
+            }
+        }
+    }
+}
+
+/// Where a server of a family writes down what it has started.
+pub(crate) fn started_by(gate: &Path, process: u32) -> PathBuf {
+    gate.with_extension(process.to_string())
+}
+
 /// A server that speaks for a copy that it never makes, by its own number.
 pub(crate) fn pretender() {
     let line = socket::standard_input().unwrap();
