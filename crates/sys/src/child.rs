@@ -3,10 +3,13 @@
 //!
 //! A child leads a group. The processes it started end with it: what is left of the group when the leader is
 //! gone is killed before the leader is reaped, so that the group's number cannot have become somebody else's.
+//! Where something else reaped it, as the kernel does for a process that ignores `SIGCHLD`, nobody can tell
+//! how it ended, and whoever has its number by then is left alone.
 
+use rustix::io::Errno;
 use rustix::process::{
-    Pid, PidfdFlags, Signal, getpgid, getpid, getppid, kill_process, kill_process_group, pidfd_open,
-    set_parent_process_death_signal,
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, getpgid, getpid, getppid, kill_process,
+    kill_process_group, pidfd_open, set_parent_process_death_signal, waitid,
 };
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
@@ -118,12 +121,14 @@ impl Child {
     }
 
     fn signal(&mut self, signal: Signal) -> io::Result<()> {
-        if self.exit.is_some() {
+        let leader = Pid::from_child(&self.process);
+        // No process gets a number that a group has: one that has it now came when nobody was left.
+        let is_anothers = |reaped| reaped && getpgid(Some(leader)) != Err(Errno::SRCH);
+        if self.exit.is_some() || is_anothers(self.was_reaped()?) {
             return Ok(());
         }
-        let leader = Pid::from_child(&self.process);
         let told = |outcome| match outcome {
-            Ok(()) | Err(rustix::io::Errno::SRCH) => Ok(()),
+            Ok(()) | Err(Errno::SRCH) => Ok(()),
             Err(error) => Err(io::Error::from(error)),
         };
         told(kill_process_group(leader, signal))?;
@@ -134,16 +139,30 @@ impl Child {
         }
     }
 
+    /// Whether something else than this reaped it, so that its number may be another process's.
+    fn was_reaped(&self) -> io::Result<bool> {
+        let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        match waitid(WaitId::PidFd(self.descriptor.as_fd()), look) {
+            Ok(_) => Ok(false),
+            Err(Errno::CHILD) => Ok(true),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     /// How it ended, if it did within this time.
     ///
     /// # Errors
-    /// None in practice.
+    /// It ended, and nobody knows how, because something else reaped it.
     pub fn wait(&mut self, timeout: Option<Duration>) -> io::Result<Option<Exit>> {
         let until = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         while self.exit.is_none() {
             let left = until.map(|until| until.saturating_duration_since(Instant::now()));
             if crate::socket::wait(self.descriptor.as_fd(), false, left)?.readable {
+                let was_reaped = self.was_reaped()?;
                 self.kill()?;
+                if was_reaped {
+                    return Err(reaped_elsewhere());
+                }
                 let status = self.process.wait()?;
                 self.exit = status.code().map(Exit::Code).or(status.signal().map(Exit::Signal));
             } else if left == Some(Duration::ZERO) {
@@ -159,6 +178,14 @@ impl AsFd for Child {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.descriptor.as_fd()
     }
+}
+
+/// Says why it is not known how a child ended, and names what the kernel said.
+#[cold]
+fn reaped_elsewhere() -> io::Error {
+    let error = io::Error::from(Errno::CHILD);
+    let words = "it ended, and nobody knows how: this process ignores SIGCHLD, or waits elsewhere for all its children";
+    io::Error::new(error.kind(), format!("{words} ({error})"))
 }
 
 /// Puts the file's path in front of the kernel's error. What it makes has no code of the system's, by which
@@ -236,11 +263,44 @@ mod tests {
     /// What a child does; nothing in the test program itself.
     #[test]
     fn a_child_plays_its_role() {
-        if std::env::var_os(ROLE).is_some() {
-            rustix::process::setpgid(None, Some(getpgid(getppid()).unwrap())).unwrap();
-            println!("gone to another group");
-            std::thread::sleep(Duration::from_secs(1_000));
+        let Some(role) = std::env::var_os(ROLE) else { return };
+        if role == "ignores" {
+            let mut child = Child::start(shell("exit 7")).unwrap();
+            println!("{}", child.wait(None).unwrap_err());
+            return;
         }
+        rustix::process::setpgid(None, Some(getpgid(getppid()).unwrap())).unwrap();
+        println!("gone to another group");
+        std::thread::sleep(Duration::from_secs(1_000));
+    }
+
+    #[test]
+    fn where_the_kernel_reaps_it_nobody_knows_how_it_ended_and_that_is_said() {
+        let mut command = Command::new("env");
+        command.arg("--ignore-signal=CHLD").arg(std::env::current_exe().unwrap());
+        command.args(["--exact", "child::tests::a_child_plays_its_role", "--nocapture"]);
+        let said = String::from_utf8(command.env(ROLE, "ignores").output().unwrap().stdout).unwrap();
+        assert!(said.contains("ignores SIGCHLD") && said.contains("os error 10"), "{said}");
+    }
+
+    #[test]
+    fn one_that_was_reaped_elsewhere_takes_its_group_along_and_nobody_who_has_its_number() {
+        let (ours, theirs) = crate::socket::pair().unwrap();
+        let program =
+            Program { standard: Some((theirs.try_clone().unwrap(), theirs)), ..shell("sleep 1000 & exit 0") };
+        let mut gone = Child::start(program).unwrap();
+        gone.process.wait().unwrap();
+        gone.kill().unwrap();
+        assert!(crate::socket::wait(ours.as_fd(), false, Some(Duration::from_secs(60))).unwrap().readable);
+        assert!(gone.wait(None).is_err());
+        // As if this one had got the number of the other.
+        let mut other = Child::start(shell("sleep 1000")).unwrap();
+        std::mem::swap(&mut gone.descriptor, &mut other.descriptor);
+        other.kill().unwrap();
+        std::mem::swap(&mut gone.descriptor, &mut other.descriptor);
+        assert_eq!(other.wait(Some(Duration::from_millis(50))).unwrap(), None);
+        other.kill().unwrap();
+        assert_eq!(other.wait(None).unwrap(), Some(Exit::Signal(9)));
     }
 
     #[test]
