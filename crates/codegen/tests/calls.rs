@@ -227,6 +227,33 @@ fn streams_bring_items_and_then_their_end() {
 }
 
 #[test]
+fn a_frame_that_cannot_be_read_ends_its_stream() {
+    let spoil = |queue: &Queue| queue.lock().unwrap().insert(1, b"nonsense".to_vec());
+    let (first, request) = (Next::Item(EchoCountItem { value: 7 }), EchoCount { first: 7, last: 9 });
+    let wire = Wire::default();
+    let (left, queue) = (Arc::clone(&wire.left), Arc::clone(&wire.queue));
+    let mut client = EchoClient::new(wire);
+    let mut items = client.count(&request).unwrap();
+    spoil(&queue);
+    assert_eq!(items.next(), Ok(first.clone()));
+    let unreadable = items.next().unwrap_err();
+    assert!(matches!(unreadable, CallError::Decode(_)), "{unreadable:?}");
+    assert_eq!(items.next(), Err(unreadable.clone()), "and none of what lies behind it");
+    assert_eq!(left.load(Ordering::Relaxed), 1, "nobody reads on");
+
+    let wire = Wire::default();
+    let queue = Arc::clone(&wire.queue);
+    let client = EchoAsyncClient::new(wire);
+    let others = Arc::strong_count(&queue);
+    let mut items = ready(client.count(&request)).unwrap();
+    spoil(&queue);
+    assert_eq!(ready(items.next()), Ok(first));
+    assert_eq!(ready(items.next()), Err(unreadable.clone()));
+    assert_eq!(Arc::strong_count(&queue), others, "its frames are let go of at once");
+    assert_eq!(ready(items.next()), Err(unreadable));
+}
+
+#[test]
 fn asynchronous_calls_own_their_answers() {
     let client = EchoAsyncClient::new(Wire::default());
     let answer: EchoBytesResponse<'static> =

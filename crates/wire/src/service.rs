@@ -153,22 +153,32 @@ pub enum Next<I, R> {
 /// A stream being read from a [`Call`]. Dropped before its end, it is left.
 pub struct Items<'c, C: Call, S> {
     call: &'c mut C,
+    /// Why the last frame could not be read: nothing comes after it.
+    unreadable: Option<DecodeError>,
     command: PhantomData<fn() -> S>,
 }
 
 impl<'c, C: Call, S: Stream> Items<'c, C, S> {
     /// Reads the answers to a request that was just sent.
     pub fn new(call: &'c mut C) -> Self {
-        Self { call, command: PhantomData }
+        Self { call, unreadable: None, command: PhantomData }
     }
 
-    /// What comes next. After [`Next::End`] or an error there is nothing to go on with: drop this.
+    /// What comes next. Nothing comes after [`Next::End`] or an error: a frame that cannot be read ends the
+    /// stream, of which each further call says the same again, and which is left with the first of them, or
+    /// when this is dropped.
     ///
     /// # Errors
     /// The server refused, or the frame was lost or wrong.
     #[allow(clippy::should_implement_trait, reason = "an item borrows from the transport")]
     pub fn next(&mut self) -> NextResult<'_, S, C::Error> {
-        next::<S, _>(self.call.receive().map_err(CallError::Transport)?)
+        if let Some(why) = &self.unreadable {
+            self.call.leave();
+            return Err((*why).into());
+        }
+        let next = next::<S, _>(self.call.receive().map_err(CallError::Transport)?);
+        self.unreadable = why_unreadable(&next);
+        next
     }
 }
 
@@ -180,7 +190,8 @@ impl<C: Call, S> Drop for Items<'_, C, S> {
 
 /// A stream being read from an [`AsyncCall`].
 pub struct AsyncItems<F, S> {
-    frames: F,
+    /// Or why the last of them could not be read: nothing comes after it.
+    frames: Result<F, DecodeError>,
     frame: Vec<u8>,
     command: PhantomData<fn() -> S>,
 }
@@ -188,16 +199,29 @@ pub struct AsyncItems<F, S> {
 impl<F: AsyncFrames, S: Stream> AsyncItems<F, S> {
     /// Reads the frames that answer a request.
     pub fn new(frames: F) -> Self {
-        Self { frames, frame: Vec::new(), command: PhantomData }
+        Self { frames: Ok(frames), frame: Vec::new(), command: PhantomData }
     }
 
-    /// What comes next. After [`Next::End`] or an error there is nothing to go on with: drop this.
+    /// What comes next. Nothing comes after [`Next::End`] or an error: a frame that cannot be read ends the
+    /// stream, which is left at once, and of which each further call says the same again.
     ///
     /// # Errors
     /// The server refused, or the frame was lost or wrong.
     pub async fn next(&mut self) -> NextResult<'_, S, F::Error> {
-        self.frame = self.frames.next().await.map_err(CallError::Transport)?;
-        next::<S, _>(&self.frame)
+        let frames = self.frames.as_mut().map_err(|why| *why)?;
+        self.frame = frames.next().await.map_err(CallError::Transport)?;
+        let next = next::<S, _>(&self.frame);
+        if let Some(why) = why_unreadable(&next) {
+            self.frames = Err(why);
+        }
+        next
+    }
+}
+
+fn why_unreadable<T, E>(next: &Result<T, CallError<E>>) -> Option<DecodeError> {
+    match next {
+        Err(CallError::Decode(why)) => Some(*why),
+        _ => None,
     }
 }
 
