@@ -18,6 +18,8 @@ use thalweg_wire::fault::Fault;
 /// What is read at most from a connection that is given up: more than a ring or a socket holds, however large
 /// the system lets that grow.
 const LEFT_BYTES_MAX: usize = 16 * RING_BYTES_DEFAULT as usize;
+/// Pieces that one write takes at most: there are several where requests between them were taken back.
+const PIECES_MAX: usize = 16;
 
 impl Client {
     /// Writes what is queued, as far as it can be now.
@@ -261,9 +263,14 @@ impl Client {
 /// Writes what is queued, as far as it can be now.
 fn write_out(link: &mut Link, session: &mut Session) -> Result<(), Error> {
     while session.has_unsent() {
-        let unsent = session.unsent();
-        let offered = unsent.len();
-        match link.write(&[IoSlice::new(unsent)])? {
+        let mut pieces = [IoSlice::new(&[]); PIECES_MAX];
+        let (mut offered, mut count) = (0, 0);
+        for (slot, piece) in pieces.iter_mut().zip(session.unsent()) {
+            *slot = IoSlice::new(piece);
+            offered += piece.len();
+            count += 1;
+        }
+        match link.write(&pieces[..count])? {
             WriteOutcome::Bytes(count) => {
                 session.sent(count);
                 if count < offered {

@@ -1,7 +1,8 @@
 //! The client's side of the protocol: bytes in, bytes out, with no descriptor and no clock.
 //!
 //! `calls` are those in flight, `deadlines` when they are overdue; `incoming` and `outgoing` are the bytes of
-//! a connection, `receive` cuts those that came into frames, and `kept` holds what was not taken.
+//! a connection, `receive` cuts those that came into frames, `order` tells whose answer a plain one brings,
+//! and `kept` holds what was not taken.
 //!
 //! Ownership: belongs to one [`crate::Client`], which moves its bytes and hands it the time. Waiting is the
 //! client's business, so a blocking wait, a foreign loop's turn and a future share everything here.
@@ -17,6 +18,7 @@ mod calls;
 mod deadlines;
 mod incoming;
 mod kept;
+mod order;
 mod outgoing;
 mod receive;
 
@@ -25,10 +27,10 @@ use self::calls::{Calls, UNCOUNTED};
 use self::deadlines::Deadlines;
 use self::incoming::Incoming;
 use self::kept::Kept;
+use self::order::Order;
 use self::outgoing::Outgoing;
 use crate::call::{CallId, CallOptions, EventKind};
 use crate::error::Error;
-use std::collections::VecDeque;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 use thalweg_wire::fault::Fault;
@@ -81,8 +83,8 @@ impl Stashed {
 pub(crate) struct Session {
     bounds: Bounds,
     calls: Calls,
-    /// Plain only: calls in the order of their answers. Cancelled calls are still among them.
-    order: VecDeque<CallId>,
+    /// Plain only: calls in the order of their answers.
+    order: Order,
     outgoing: Outgoing,
     incoming: Incoming,
     stash: Kept<Stashed>,
@@ -108,7 +110,7 @@ impl Session {
         Self {
             bounds,
             calls: Calls::default(),
-            order: VecDeque::new(),
+            order: Order::default(),
             outgoing: Outgoing::default(),
             incoming: Incoming::default(),
             stash: Kept::default(),
@@ -149,7 +151,7 @@ impl Session {
         if self.calls.len() >= in_flight_max as usize {
             return Err(Error::new(Fault::Overloaded, format!("{in_flight_max} calls are in flight")));
         }
-        let unsent = self.outgoing.unsent().len();
+        let unsent = self.outgoing.len();
         if unsent > 0 && unsent.saturating_add(request.len()) > unsent_bytes_max {
             let detail = format!("{unsent} bytes are still to be sent, {unsent_bytes_max} are allowed");
             return Err(Error::new(Fault::Overloaded, detail));
@@ -172,7 +174,7 @@ impl Session {
         // Admitted requests are far shorter than four gibibytes.
         let length = length as u32;
         if self.bounds.plain {
-            self.order.push_back(call);
+            self.order.push(call);
             return (call, Head::Plain(length.to_le_bytes()));
         }
         let deadline_ms = deadline
@@ -196,24 +198,17 @@ impl Session {
         self.calls.lies_at(call, end - (head.len() + request.len()) as u64..end);
     }
 
-    /// Takes back the requests of which nothing has left; returns their calls, in order.
-    fn take_back(&mut self, calls: &[CallId]) -> Vec<CallId> {
-        let written = self.outgoing.written();
-        let place =
-            |call: &CallId| self.calls.unsent(*call, written).map(|place| (place.start, place.end, *call));
-        let mut found: Vec<_> = calls.iter().filter_map(place).collect();
-        if found.is_empty() {
-            return Vec::new();
+    /// Takes back the call's request if nothing of it has left; whether it did.
+    fn take_back(&mut self, call: CallId) -> bool {
+        let Some(place) = self.calls.take_back(call, self.outgoing.gone()) else { return false };
+        self.outgoing.take_back(place);
+        if self.outgoing.is_sparse(self.calls.slots()) {
+            self.calls.cut(&self.outgoing.cut());
         }
-        found.sort_unstable();
-        found.dedup();
-        let pieces: Vec<Range<u64>> = found.iter().map(|(start, end, _)| *start..*end).collect();
-        self.outgoing.cut(&pieces);
-        self.calls.cut(&pieces);
-        let mut taken: Vec<CallId> = found.into_iter().map(|(.., call)| call).collect();
-        taken.sort_unstable();
-        self.order.retain(|call| taken.binary_search(call).is_err());
-        taken
+        if self.bounds.plain {
+            self.order.take_back(call);
+        }
+        true
     }
 
     /// Cancels the call, which still ends: at once if it is plain, or if nothing of its request has left.
@@ -221,7 +216,7 @@ impl Session {
         if !self.calls.is_current(call) {
             return;
         }
-        if !self.take_back(&[call]).is_empty() || self.bounds.plain {
+        if self.take_back(call) || self.bounds.plain {
             self.failures.push(call, Error::new(Fault::Cancelled, ""));
         } else {
             self.tell(Header::new(FrameKind::Cancel, call.0, 0));
@@ -230,7 +225,7 @@ impl Session {
 
     /// As [`Session::cancel`], and nothing more is ever heard of the call.
     pub(crate) fn forget(&mut self, call: CallId) {
-        if self.calls.is_current(call) && self.take_back(&[call]).is_empty() && !self.bounds.plain {
+        if self.calls.is_current(call) && !self.take_back(call) && !self.bounds.plain {
             self.tell(Header::new(FrameKind::Cancel, call.0, 0));
         }
         self.end(call);
@@ -259,8 +254,10 @@ impl Session {
         self.draining
     }
 
-    pub(crate) fn unsent(&self) -> &[u8] {
-        self.outgoing.unsent().as_slice()
+    /// What is to be written, in its order.
+    #[inline]
+    pub(crate) fn unsent(&self) -> impl Iterator<Item = &[u8]> {
+        self.outgoing.pieces()
     }
 
     pub(crate) fn sent(&mut self, count: usize) {
@@ -269,11 +266,11 @@ impl Session {
 
     /// Bytes that wait to be written.
     pub(crate) const fn unsent_bytes(&self) -> usize {
-        self.outgoing.unsent().len()
+        self.outgoing.len()
     }
 
     pub(crate) const fn has_unsent(&self) -> bool {
-        !self.outgoing.unsent().is_empty()
+        !self.outgoing.is_empty()
     }
 
     /// Where to read to.
@@ -326,13 +323,13 @@ impl Session {
     pub(crate) fn expire(&mut self, now: Instant) -> usize {
         let passed: Vec<CallId> = std::iter::from_fn(|| self.deadlines.passed(now)).collect();
         let passed: Vec<CallId> = passed.into_iter().filter(|call| self.calls.is_current(*call)).collect();
-        let unsent = self.take_back(&passed);
-        for call in &passed {
-            let error = match unsent.binary_search(call) {
-                Ok(_) => Error::new(Fault::NotSent, "its deadline passed before"),
-                Err(_) => Error::new(Fault::DeadlineExceeded, ""),
+        for &call in &passed {
+            let error = if self.take_back(call) {
+                Error::new(Fault::NotSent, "its deadline passed before")
+            } else {
+                Error::new(Fault::DeadlineExceeded, "")
             };
-            self.failures.push(*call, error);
+            self.failures.push(call, error);
         }
         passed.len()
     }
@@ -405,12 +402,13 @@ impl Session {
 
     /// The connection ended, or is given up, and of what was written last the peer never read `unread_bytes`.
     /// What arrived whole is kept, every other call fails with what `why` says of one whose request may have
-    /// left, or has not.
+    /// left, or has not. What was passed over since is counted as read: it makes a request at most look as if
+    /// it may have left.
     pub(crate) fn disconnect(&mut self, unread_bytes: u64, why: impl Fn(bool) -> Error) {
         while let Some(found) = self.arrive() {
             self.stash(found);
         }
-        for (call, left) in self.calls.lose(self.outgoing.written().saturating_sub(unread_bytes)) {
+        for (call, left) in self.calls.lose(self.outgoing.gone().saturating_sub(unread_bytes)) {
             self.failures.push(call, why(left));
         }
         self.outgoing = Outgoing::default();

@@ -66,13 +66,16 @@ impl Calls {
         }
     }
 
-    /// Where the call's request lies, if none of it had left when `written` bytes were.
-    pub(crate) fn unsent(&self, call: CallId, written: u64) -> Option<Range<u64>> {
-        let slot = self.slots.get(index(call)).filter(|slot| slot.number == call.0 && call.0 != VACANT)?;
-        (slot.begin >= written && slot.begin != NOWHERE).then_some(slot.begin..slot.end)
+    /// Takes back the call's request: where it lay, if none of it had left when `gone` bytes had.
+    pub(crate) fn take_back(&mut self, call: CallId, gone: u64) -> Option<Range<u64>> {
+        let slot = self.slot(call).filter(|slot| slot.begin >= gone && slot.begin != NOWHERE)?;
+        let place = slot.begin..slot.end;
+        (slot.begin, slot.end) = (NOWHERE, NOWHERE);
+        Some(place)
     }
 
-    /// These pieces are taken out, which are given in their order: what lay behind them moves up.
+    /// These pieces are cut out, which were taken back and are given in their order: what lay behind them
+    /// moves up.
     pub(crate) fn cut(&mut self, pieces: &[Range<u64>]) {
         let mut gone = 0;
         let gone: Vec<u64> = std::iter::once(0)
@@ -83,11 +86,7 @@ impl Calls {
             .collect();
         for slot in self.slots.iter_mut().filter(|slot| slot.begin != NOWHERE) {
             let before = pieces.partition_point(|piece| piece.end <= slot.begin);
-            if pieces.get(before).is_some_and(|piece| piece.start == slot.begin) {
-                (slot.begin, slot.end) = (NOWHERE, NOWHERE);
-            } else {
-                (slot.begin, slot.end) = (slot.begin - gone[before], slot.end - gone[before]);
-            }
+            (slot.begin, slot.end) = (slot.begin - gone[before], slot.end - gone[before]);
         }
     }
 
@@ -150,13 +149,18 @@ impl Calls {
         self.len
     }
 
-    /// The connection ended, of which `written` bytes were: every call that was made on it, as they were
-    /// begun, and whether its request was written whole. Their places are of that connection, and gone with
+    /// How many there ever were at once, through which [`Calls::cut`] goes.
+    pub(crate) const fn slots(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// The connection ended, of which `gone` bytes had left: every call that was made on it, as they were
+    /// begun, and whether its request had left whole. Their places are of that connection, and gone with
     /// it.
-    pub(crate) fn lose(&mut self, written: u64) -> Vec<(CallId, bool)> {
+    pub(crate) fn lose(&mut self, gone: u64) -> Vec<(CallId, bool)> {
         let current = self.slots.iter_mut().filter(|slot| slot.number != VACANT && !slot.is_lost);
         let lost = current.map(|slot| {
-            let is_whole = slot.end <= written;
+            let is_whole = slot.end <= gone;
             (slot.begin, slot.end, slot.is_lost) = (NOWHERE, NOWHERE, true);
             (CallId(slot.number), is_whole)
         });

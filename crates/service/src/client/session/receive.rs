@@ -72,7 +72,7 @@ impl Session {
 
     fn arrive_plain(&mut self) -> Result<Option<Found>, Error> {
         while let Some(length) = self.incoming.plain_length().map_err(nonsense)? {
-            let Some(call) = self.order.front().copied() else {
+            let Some(call) = self.order.first() else {
                 return Err(Error::new(Fault::BadFrame, "the server sent an answer to no question"));
             };
             if length > self.bounds.frame_bytes_max {
@@ -82,7 +82,7 @@ impl Session {
                 let is_item = names_item(beginning) == Some(true);
                 self.incoming.pass_over(LENGTH_BYTES + length as usize);
                 if !is_item {
-                    self.order.pop_front();
+                    self.order.pop();
                 }
                 if found.is_some() {
                     return Ok(found);
@@ -100,7 +100,7 @@ impl Session {
                 }
                 continue;
             }
-            self.order.pop_front();
+            self.order.pop();
             if self.end(call) {
                 return Ok(Some(Found { call, kind: EventKind::End, place: Place::Received(range) }));
             }

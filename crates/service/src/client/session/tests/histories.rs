@@ -124,7 +124,7 @@ fn run(plain: bool, steps: Vec<Step>) {
                 session.expire(Instant::now());
             }
             Step::Send(count) => {
-                let sent = session.unsent().iter().copied().take(count);
+                let sent = unsent(&session).into_iter().take(count);
                 server.bytes.extend(sent);
                 session.sent(count.min(session.unsent_bytes()));
                 for name in server.read(plain) {
