@@ -67,7 +67,7 @@ public:
     }
 
     /// Answers one request after the other until the server is stopped: `handle(FrameView request, Frame& answer)`. What it
-    /// throws stops the server and comes out of here; the caller gets the service's error with its words.
+    /// throws stops the server, and the first of that comes out of here; each caller gets the service's error with its words.
     template <class F> void run(F&& handle) {
         SerialCall<F> call{{handle, stopper(), {}}, error_tag_};
         const auto answer = [](void* context, const std::uint8_t* request, std::size_t length, thalweg_answer* out) {
@@ -80,7 +80,7 @@ public:
 
     /// Hands requests out as they come, until the server is stopped: `handle(Incoming)`, whose reply may be answered now or
     /// later, from any thread. Returns when everything that was handed out has been answered. What it throws stops the
-    /// server and comes out of here; generated dispatchers throw nothing.
+    /// server, and the first of that comes out of here; generated dispatchers throw nothing.
     template <class F> void run_reactor(F&& handle) {
         HandlerCall<F> call{handle, stopper(), {}};
         const auto take = [](void* context, const thalweg_request* request) {
