@@ -100,7 +100,7 @@ impl Engine {
                 // either.
                 NextFrame::More => return busy.reach_behind(waiting_bytes),
                 // What is wrong is told in its place too.
-                NextFrame::TooLong { .. } | NextFrame::Wrong { .. } => return,
+                NextFrame::TooLong { .. } | NextFrame::ProtocolError { .. } => return,
             };
             busy.input.pass_ahead(passed);
         }

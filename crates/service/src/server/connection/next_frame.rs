@@ -16,8 +16,8 @@ pub(crate) enum NextFrame {
     Credit(u64, u32),
     /// A request that is too long: `bytes` is its whole length, some of which may be still to come.
     TooLong { id: u64, bytes: usize },
-    /// The connection cannot go on; `id` is the call that its last frame named.
-    Wrong { id: u64, fault: Fault },
+    /// The client broke the protocol, and the connection cannot go on; `id` is the call that the frame named.
+    ProtocolError { id: u64, fault: Fault },
 }
 
 /// A request: `head` bytes, then `length` of payload.
@@ -47,7 +47,7 @@ pub(crate) fn plain(unread: &[u8], length_max: u32) -> NextFrame {
     let Some(length) = unread.first_chunk::<LENGTH_BYTES>() else { return NextFrame::More };
     let length = u32::from_le_bytes(*length);
     if length > LENGTH_MAX {
-        return NextFrame::Wrong { id: 0, fault: Fault::BadFrame };
+        return NextFrame::ProtocolError { id: 0, fault: Fault::BadFrame };
     }
     if length > length_max {
         return NextFrame::TooLong { id: 0, bytes: LENGTH_BYTES + length as usize };
@@ -64,9 +64,9 @@ pub(crate) fn multiplexed(unread: &[u8], length_max: u32) -> NextFrame {
     let header = match Header::decode(unread, LENGTH_MAX) {
         Ok(Some(header)) => header,
         Ok(None) => return NextFrame::More,
-        Err(error) => return NextFrame::Wrong { id: id_of(unread), fault: error.fault() },
+        Err(error) => return NextFrame::ProtocolError { id: id_of(unread), fault: error.fault() },
     };
-    let wrong = NextFrame::Wrong { id: header.id, fault: Fault::BadFrame };
+    let invalid = NextFrame::ProtocolError { id: header.id, fault: Fault::BadFrame };
     match header.kind {
         FrameKind::Request if header.length > length_max => {
             NextFrame::TooLong { id: header.id, bytes: HEADER_BYTES + header.length as usize }
@@ -83,7 +83,7 @@ pub(crate) fn multiplexed(unread: &[u8], length_max: u32) -> NextFrame {
         FrameKind::Credit if header.length == 0 => NextFrame::Credit(header.id, header.credit),
         // Kinds that only servers send, or a payload where there is none.
         FrameKind::Cancel | FrameKind::Credit | FrameKind::Item | FrameKind::End | FrameKind::Goodbye => {
-            wrong
+            invalid
         }
     }
 }
@@ -125,11 +125,11 @@ mod tests {
             NextFrame::Request(RequestHead { head: 4, ..RequestHead::default() })
         );
         assert_eq!(plain(&[9, 0, 0, 0], 8), NextFrame::TooLong { id: 0, bytes: 13 });
-        assert_eq!(plain(&[0, 0, 0, 0xff], 8), NextFrame::Wrong { id: 0, fault: Fault::BadFrame });
+        assert_eq!(plain(&[0, 0, 0, 0xff], 8), NextFrame::ProtocolError { id: 0, fault: Fault::BadFrame });
     }
 
     #[test]
-    fn a_servers_own_kinds_and_payloads_of_what_has_none_are_wrong() {
+    fn a_servers_own_kinds_and_payloads_of_what_has_none_break_the_protocol() {
         for (kind, length) in [
             (FrameKind::Item, 0),
             (FrameKind::End, 0),
@@ -138,13 +138,16 @@ mod tests {
             (FrameKind::Credit, 1),
         ] {
             let header = Header::new(kind, 5, length);
-            assert_eq!(multiplexed(&header.encode(), 64), NextFrame::Wrong { id: 5, fault: Fault::BadFrame });
+            assert_eq!(
+                multiplexed(&header.encode(), 64),
+                NextFrame::ProtocolError { id: 5, fault: Fault::BadFrame }
+            );
         }
         let credit = Header { credit: 3, ..Header::new(FrameKind::Credit, 5, 0) };
         assert_eq!(multiplexed(&credit.encode(), 64), NextFrame::Credit(5, 3));
         assert_eq!(multiplexed(&Header::new(FrameKind::Cancel, 5, 0).encode(), 64), NextFrame::Cancel(5));
         let mut unknown = Header::new(FrameKind::Request, 5, 0).encode();
         unknown[4] = 99;
-        assert_eq!(multiplexed(&unknown, 64), NextFrame::Wrong { id: 5, fault: Fault::BadFrame });
+        assert_eq!(multiplexed(&unknown, 64), NextFrame::ProtocolError { id: 5, fault: Fault::BadFrame });
     }
 }

@@ -163,7 +163,7 @@ impl Engine {
                 let message = format!("{} bytes are allowed", self.options.frame_bytes_max);
                 self.tell(busy, Self::framing(phase, id), Fault::FrameTooLarge, &message);
             }
-            NextFrame::Wrong { id, fault } => {
+            NextFrame::ProtocolError { id, fault } => {
                 self.tell(busy, Self::framing(phase, id), fault, "the connection ends");
                 busy.stage = Stage::Closing;
             }
