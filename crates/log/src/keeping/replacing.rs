@@ -13,7 +13,12 @@ use std::cell::Cell;
 
 /// Whether the thread that holds the lock is at work.
 #[derive(Default)]
-pub(crate) struct Replacing(ReentrantMutex<Cell<bool>>);
+pub(crate) struct Replacing {
+    at_work: ReentrantMutex<Cell<bool>>,
+    /// How often a thread came for the lock.
+    #[cfg(test)]
+    pub(crate) comers: parking_lot::Mutex<u64>,
+}
 
 /// Held while files are removed or replaced.
 pub(crate) struct ReplacingGuard<'l>(ReentrantMutexGuard<'l, Cell<bool>>);
@@ -21,13 +26,17 @@ pub(crate) struct ReplacingGuard<'l>(ReentrantMutexGuard<'l, Cell<bool>>);
 impl Replacing {
     /// Waits until no other thread is at work. `None`: this thread is.
     pub(crate) fn lock(&self) -> Option<ReplacingGuard<'_>> {
-        let at_work = self.0.lock();
+        #[cfg(test)]
+        {
+            *self.comers.lock() += 1;
+        }
+        let at_work = self.at_work.lock();
         (!at_work.replace(true)).then(|| ReplacingGuard(at_work))
     }
 
     /// Whether this thread is at work: it was called back.
     pub(crate) fn is_at_work_here(&self) -> bool {
-        self.0.is_owned_by_current_thread()
+        self.at_work.is_owned_by_current_thread()
     }
 }
 

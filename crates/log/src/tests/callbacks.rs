@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Nobody waits as long, whatever the machine is doing.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -176,6 +176,7 @@ fn a_watcher_that_closes_within_a_checkpoint_does_not_wait_for_one_that_purges_o
     let (store, purges) = telling(directory.path(), |store| _ = store.purge(&Purge::default()));
     // The committer is busy: it is for the checkpoint to make this durable, and to tell of it.
     let closes = commit_for_one_that(&store, |store| store.close().unwrap());
+    let shared = store.shared.clone();
     let (done, ended) = channel();
     std::thread::spawn(move || {
         let written = store.checkpoint();
@@ -183,9 +184,15 @@ fn a_watcher_that_closes_within_a_checkpoint_does_not_wait_for_one_that_purges_o
         done.send(written)
     });
     closes.told.recv_timeout(PATIENCE).expect("the checkpoint tells it");
+    let replacing = &shared.maintenance_locks.replacing;
+    let before = *replacing.comers.lock();
     purges.may.send(()).unwrap();
-    // Long enough for the purge to come to the files, which the checkpoint is at.
-    std::thread::sleep(Duration::from_millis(100));
+    // Until the purge has come to the files, which the checkpoint is at.
+    let late = Instant::now() + PATIENCE;
+    while *replacing.comers.lock() == before {
+        assert!(Instant::now() < late, "the purge removes no files");
+        std::thread::yield_now();
+    }
     closes.may.send(()).unwrap();
     closes.returned.recv_timeout(PATIENCE).expect("the one that closes waits for the committer");
     ended.recv_timeout(PATIENCE).expect("the checkpoint ends").unwrap();
@@ -223,9 +230,12 @@ fn a_purge_beside_other_maintenance_removes_its_files_before_it_returns() {
     assert!(segment_files(directory.path()) > 3);
     let maintenance = store.shared.maintenance_locks.replacing.lock();
     std::thread::scope(|scope| {
+        let before = *store.shared.maintenance_locks.replacing.comers.lock();
         let purge = scope.spawn(|| store.purge(&Purge::default()));
-        // Long enough for one that would not wait.
-        std::thread::sleep(Duration::from_millis(100));
+        // Until it waits, or ends without.
+        while *store.shared.maintenance_locks.replacing.comers.lock() == before && !purge.is_finished() {
+            std::thread::yield_now();
+        }
         drop(maintenance);
         assert_eq!(purge.join().unwrap().unwrap().len(), 1);
     });
