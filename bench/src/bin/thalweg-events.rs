@@ -9,7 +9,7 @@ use std::io;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use thalweg_bench::option;
-use thalweg_events::{CallbackId, Callbacks, Event, Noted, Of, ROWS};
+use thalweg_events::{CallbackId, Callbacks, Event, Noted, ROWS, Subject};
 use thalweg_reactor::{Config, Core, Full, Handle, Handler, Key, Reactor, Readiness, Wait};
 
 /// Callbacks that events go to in turn.
@@ -40,9 +40,9 @@ impl Handler for Consumer {
 
     #[inline]
     fn message(&mut self, _: &mut Core<Self>, event: Event<u64>) {
-        let of = Of::Number(event.payload as i64);
-        if self.callbacks.note(event.callback, event.kind, of) == Noted::New
-            && let Some(told) = self.callbacks.deliver(event.callback, event.kind, of)
+        let subject = Subject::Number(event.payload as i64);
+        if self.callbacks.note(event.callback, event.kind, subject) == Noted::New
+            && let Some(told) = self.callbacks.deliver(event.callback, event.kind, subject)
         {
             told(&mut self.sums, event.payload);
         }

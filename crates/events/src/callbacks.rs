@@ -1,6 +1,6 @@
 //! The callbacks of a loop, by number, and which events wait for each.
 
-use crate::event::{CallbackId, Of};
+use crate::event::{CallbackId, Subject};
 use crate::kind::Kind;
 use hashbrown::HashTable;
 use std::collections::BTreeSet;
@@ -22,24 +22,24 @@ struct Slot<T> {
     /// Which sides of a descriptor have an event waiting, and which descriptor's they are: there is one, as a
     /// rule.
     waiting: u8,
-    of: Of,
+    subject: Subject,
     /// What waits meanwhile of other descriptors.
-    others: BTreeSet<(u8, Of)>,
+    others: BTreeSet<(u8, Subject)>,
     callback: T,
 }
 
 impl<T> Slot<T> {
     /// Keeps that an event waits; false where it is kept already.
     #[inline]
-    fn keep(&mut self, side: u8, of: Of) -> bool {
-        if !self.others.is_empty() && self.others.contains(&(side, of)) {
+    fn keep(&mut self, side: u8, subject: Subject) -> bool {
+        if !self.others.is_empty() && self.others.contains(&(side, subject)) {
             return false;
         }
         if self.waiting == 0 {
-            self.of = of;
+            self.subject = subject;
         }
-        if self.of != of {
-            return self.others.insert((side, of));
+        if self.subject != subject {
+            return self.others.insert((side, subject));
         }
         let is_new = self.waiting & side == 0;
         self.waiting |= side;
@@ -48,11 +48,11 @@ impl<T> Slot<T> {
 
     /// The event waits no more.
     #[inline]
-    fn let_go(&mut self, side: u8, of: Of) {
-        if !self.others.is_empty() && self.others.remove(&(side, of)) {
+    fn let_go(&mut self, side: u8, subject: Subject) {
+        if !self.others.is_empty() && self.others.remove(&(side, subject)) {
             return;
         }
-        if self.of == of {
+        if self.subject == subject {
             self.waiting &= !side;
         }
     }
@@ -61,10 +61,10 @@ impl<T> Slot<T> {
 /// The callbacks of one loop. Touched by the loop's owner alone.
 ///
 /// ```
-/// use thalweg_events::{Callbacks, Kind, Noted, Of};
+/// use thalweg_events::{Callbacks, Kind, Noted, Subject};
 /// let mut callbacks = Callbacks::default();
 /// let id = callbacks.insert("reader");
-/// let (five, six) = (Of::Number(5), Of::Number(6));
+/// let (five, six) = (Subject::Number(5), Subject::Number(6));
 /// assert_eq!(callbacks.note(id, Kind::Readable, five), Noted::New);
 /// assert_eq!(callbacks.note(id, Kind::Readable, five), Noted::Waiting);
 /// assert_eq!(callbacks.note(id, Kind::Readable, six), Noted::New);
@@ -92,7 +92,7 @@ impl<T> Callbacks<T> {
     /// Takes a callback in and names it.
     pub fn insert(&mut self, callback: T) -> CallbackId {
         let id = CallbackId::next();
-        let slot = Slot { id, waiting: 0, of: Of::Unsaid, others: BTreeSet::new(), callback };
+        let slot = Slot { id, waiting: 0, subject: Subject::Unsaid, others: BTreeSet::new(), callback };
         self.slots.insert_unique(hash(id), slot, |slot| hash(slot.id));
         id
     }
@@ -111,18 +111,18 @@ impl<T> Callbacks<T> {
 
     /// Notes that an event is going to wait for its callback.
     #[inline]
-    pub fn note(&mut self, id: CallbackId, kind: Kind, of: Of) -> Noted {
+    pub fn note(&mut self, id: CallbackId, kind: Kind, subject: Subject) -> Noted {
         let Some(slot) = self.slot(id) else { return Noted::Unknown };
-        let is_kept = kind.says_the_same_twice() && of != Of::Other;
-        if !is_kept || slot.keep(kind.number(), of) { Noted::New } else { Noted::Waiting }
+        let is_kept = kind.says_the_same_twice() && subject != Subject::Other;
+        if !is_kept || slot.keep(kind.number(), subject) { Noted::New } else { Noted::Waiting }
     }
 
     /// The callback to be told now of an event that was noted; `None` when it is gone since.
     #[inline]
-    pub fn deliver(&mut self, id: CallbackId, kind: Kind, of: Of) -> Option<&T> {
+    pub fn deliver(&mut self, id: CallbackId, kind: Kind, subject: Subject) -> Option<&T> {
         let slot = self.slot(id)?;
         if kind.says_the_same_twice() {
-            slot.let_go(kind.number(), of);
+            slot.let_go(kind.number(), subject);
         }
         Some(&slot.callback)
     }
@@ -155,7 +155,8 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
-    const OFS: [Of; 5] = [Of::Unsaid, Of::Number(5), Of::Number(6), Of::Number(7), Of::Other];
+    const SUBJECTS: [Subject; 5] =
+        [Subject::Unsaid, Subject::Number(5), Subject::Number(6), Subject::Number(7), Subject::Other];
 
     proptest! {
         /// Whatever is registered, posted, delivered and let go: the same as in a plain map with a plain set.
@@ -164,17 +165,17 @@ mod tests {
         #[test]
         fn agrees_with_a_map_and_a_set(
             steps in proptest::collection::vec(
-                (0_u8..4, any::<prop::sample::Index>(), 0..2 * ROWS.len(), 0..OFS.len()),
+                (0_u8..4, any::<prop::sample::Index>(), 0..2 * ROWS.len(), 0..SUBJECTS.len()),
                 1..200,
             )
         ) {
             let mut callbacks = Callbacks::default();
             let (mut model, mut waiting) = (BTreeMap::new(), BTreeSet::new());
             let mut ids: Vec<CallbackId> = vec![CallbackId::next()];
-            for (step, which, kind, of) in steps {
+            for (step, which, kind, subject) in steps {
                 let kind = ROWS.get(kind).map_or(Kind::Readable, |row| row.kind);
-                let (id, of) = (ids[which.index(ids.len())], OFS[of]);
-                let same = kind.number() <= 2 && of != Of::Other;
+                let (id, subject) = (ids[which.index(ids.len())], SUBJECTS[subject]);
+                let same = kind.number() <= 2 && subject != Subject::Other;
                 match step {
                     0 => {
                         let id = callbacks.insert(ids.len());
@@ -189,14 +190,14 @@ mod tests {
                     2 => {
                         let wanted = match model.contains_key(&id) {
                             false => Noted::Unknown,
-                            true if same && !waiting.insert((id, kind.number(), of)) => Noted::Waiting,
+                            true if same && !waiting.insert((id, kind.number(), subject)) => Noted::Waiting,
                             true => Noted::New,
                         };
-                        prop_assert_eq!(callbacks.note(id, kind, of), wanted);
+                        prop_assert_eq!(callbacks.note(id, kind, subject), wanted);
                     }
                     _ => {
-                        prop_assert_eq!(callbacks.deliver(id, kind, of), model.get(&id));
-                        waiting.remove(&(id, kind.number(), of));
+                        prop_assert_eq!(callbacks.deliver(id, kind, subject), model.get(&id));
+                        waiting.remove(&(id, kind.number(), subject));
                     }
                 }
                 prop_assert_eq!(callbacks.len(), model.len());

@@ -54,7 +54,7 @@ pub struct Event<P> {
 
 /// What an event is of, for kinds that say the same twice: two that are of the same do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Of {
+pub enum Subject {
     /// What its callback is for: nothing was named.
     Unsaid,
     /// What has this number.

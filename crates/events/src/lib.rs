@@ -22,5 +22,5 @@ mod event;
 mod kind;
 
 pub use crate::callbacks::{Callbacks, Noted};
-pub use crate::event::{CallbackId, Event, Of};
+pub use crate::event::{CallbackId, Event, Subject};
 pub use crate::kind::{Kind, ROWS, Row, table};

@@ -20,7 +20,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyInt};
 use std::os::fd::{BorrowedFd, RawFd};
-use thalweg_events::{CallbackId, Callbacks, Event, Kind, Noted, Of, ROWS};
+use thalweg_events::{CallbackId, Callbacks, Event, Kind, Noted, ROWS, Subject};
 use thalweg_sys::socket;
 
 /// How much of a socket one event takes at most.
@@ -66,9 +66,10 @@ enum Call {
 /// Calls the callback, or resolves the future, that is registered under the event's number.
 pub(crate) fn deliver(slf: &Bound<'_, Loop>, event: Event<Option<Py<PyAny>>>) -> PyResult<()> {
     let (py, state) = (slf.py(), slf.get());
-    let of = of(py, event.kind, event.payload.as_ref());
+    let subject = subject_of(py, event.kind, event.payload.as_ref());
     let call = state.callbacks.with(py, |callbacks| {
-        let told = callbacks.deliver(event.callback, event.kind, of).filter(|told| told.hears(event.kind));
+        let told =
+            callbacks.deliver(event.callback, event.kind, subject).filter(|told| told.hears(event.kind));
         told.map(|told| match told {
             Registration::Call { callback, context, .. } => {
                 Call::Back(callback.clone_ref(py), context.clone_ref(py))
@@ -222,7 +223,7 @@ fn note(
     callbacks: &mut Callbacks<Registration>,
     id: CallbackId,
     kind: Kind,
-    of: Of,
+    subject: Subject,
 ) -> (Noted, Option<Py<PyAny>>) {
     let future = match callbacks.find(id) {
         Some(told) if !told.hears(kind) => return (Noted::Unknown, None),
@@ -234,12 +235,12 @@ fn note(
         }
         Some(Registration::Call { .. }) | None => None,
     };
-    (callbacks.note(id, kind, of), future)
+    (callbacks.note(id, kind, subject), future)
 }
 
 /// What was noted does not wait after all: the next one does in its place.
-fn forget(callbacks: &mut Callbacks<Registration>, id: CallbackId, kind: Kind, of: Of) {
-    callbacks.deliver(id, kind, of);
+fn forget(callbacks: &mut Callbacks<Registration>, id: CallbackId, kind: Kind, subject: Subject) {
+    callbacks.deliver(id, kind, subject);
     if let Some(Registration::Future { answered, .. }) = callbacks.find(id) {
         *answered = false;
     }
@@ -253,13 +254,13 @@ fn is_done(future: &Bound<'_, PyAny>) -> PyResult<bool> {
 /// Which descriptor an event is of, by its payload. Nothing but a number is compared: anything else may run
 /// Python.
 #[inline]
-fn of(py: Python<'_>, kind: Kind, payload: Option<&Py<PyAny>>) -> Of {
+fn subject_of(py: Python<'_>, kind: Kind, payload: Option<&Py<PyAny>>) -> Subject {
     match payload.map(|payload| payload.bind(py)) {
         Some(payload) if kind.says_the_same_twice() && !payload.is_none() => {
             let number = payload.cast_exact::<PyInt>().ok().and_then(|number| number.extract().ok());
-            number.map_or(Of::Other, Of::Number)
+            number.map_or(Subject::Other, Subject::Number)
         }
-        _ => Of::Unsaid,
+        _ => Subject::Unsaid,
     }
 }
 
@@ -394,8 +395,8 @@ impl Mailbox {
     fn post(&self, py: Python<'_>, id: u64, kind: u8, payload: Option<Py<PyAny>>) -> PyResult<bool> {
         let (state, id, kind) = (self.owner.get(), CallbackId::of(id), kind_of(kind)?);
         state.open(py)?;
-        let of = of(py, kind, payload.as_ref());
-        let (noted, future) = state.callbacks.with(py, |callbacks| note(py, callbacks, id, kind, of))?;
+        let subject = subject_of(py, kind, payload.as_ref());
+        let (noted, future) = state.callbacks.with(py, |callbacks| note(py, callbacks, id, kind, subject))?;
         // Nothing is to be undone: its number is about to go.
         if let Some(future) = future
             && is_done(future.bind(py))?
@@ -410,7 +411,7 @@ impl Mailbox {
         if state.is_full(py)? {
             // Before another thread may run, as it may once Python is asked for words: what that one posts
             // would not be queued beside this.
-            state.callbacks.with(py, |callbacks| forget(callbacks, id, kind, of))?;
+            state.callbacks.with(py, |callbacks| forget(callbacks, id, kind, subject))?;
             return Err(state.refuse(py));
         }
         let event = Event { callback: id, kind, payload };
