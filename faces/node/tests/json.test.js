@@ -21,6 +21,16 @@ test("every number comes back as it was, whatever stands beside it", () => {
   })
 })
 
+// Many programs give BigInts a toJSON, because JSON.stringify throws without one.
+test("integers stay integers in a program whose BigInts become strings in JSON", (context) => {
+  BigInt.prototype.toJSON = function () {
+    return String(this)
+  }
+  context.after(() => delete BigInt.prototype.toJSON)
+  assert.equal(stringify({ n: 2n ** 63n, list: [1n, -5n] }), '{"n":9223372036854775808,"list":[1,-5]}')
+  assert.equal(stringify(new Map([["n", 7n]])), '{"n":7}')
+})
+
 test("floats that JSON has no number for go as the words that services take for them", () => {
   const text = stringify({ a: NaN, b: [Infinity, -Infinity], c: "NaN" })
   assert.equal(text, '{"a":"NaN","b":["Infinity","-Infinity"],"c":"NaN"}')

@@ -15,9 +15,11 @@ const NUMBERS = /-?\d[\d.eE+-]*/g
 const INTEGER = /^-?[1-9]\d{15,}$/
 
 function replacer(key, value) {
+  // Before a `toJSON` that the program gave all BigInts, or Buffer has, became something else of it.
+  const original = this[key]
+  if (typeof original === "bigint") return MARK + original
   if (typeof value === "bigint") return MARK + value
   if (typeof value === "number" && !Number.isFinite(value)) return String(value)
-  const original = this[key]
   if (original instanceof Uint8Array) {
     return Buffer.from(original.buffer, original.byteOffset, original.byteLength).toString("base64")
   }
