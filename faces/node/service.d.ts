@@ -89,7 +89,7 @@ export class Client {
   [Symbol.dispose](): void
 }
 
-/** A client that blocks its thread until the answer is there: for scripts and worker threads. */
+/** A client that blocks its thread until the answer is there: for scripts and worker threads. Its thread can be terminated all the while. */
 export class SyncClient {
   private constructor()
   /** Connects to an endpoint. */

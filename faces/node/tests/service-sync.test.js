@@ -3,10 +3,11 @@
 // The client that waits, against a server in another thread.
 
 const assert = require("node:assert/strict")
-const { once } = require("node:events")
+const { EventEmitter, once } = require("node:events")
+const net = require("node:net")
 const test = require("node:test")
 const { Worker } = require("node:worker_threads")
-const { HOME, SyncClient, after, bytes, endpoint, text } = require("./service-helpers.js")
+const { HOME, Server, SyncClient, after, bytes, endpoint, text } = require("./service-helpers.js")
 
 async function elsewhere(context, kind) {
   const path = endpoint(context, kind)
@@ -50,6 +51,36 @@ for (const kind of ["sock", "shm"]) {
     assert.equal(text(client.call(bytes("after"))), "after")
   })
 }
+
+// What waits in native code keeps its thread, and with that the process, from ending.
+test("a thread ends while it waits, whatever for", { timeout: 20_000 }, async (context) => {
+  const path = endpoint(context)
+  const mute = endpoint(context)
+  const asked = new EventEmitter()
+  const server = await Server.listen(path, (frame) => {
+    asked.emit("request", text(frame))
+    return new Promise(() => {})
+  }, { drainGraceMs: 0 })
+  after(context, () => server.close())
+  const silent = net.createServer((socket) => {
+    socket.on("error", () => {})
+    socket.resume()
+    asked.emit("request", "connect")
+  })
+  await new Promise((resolve) => silent.listen(mute, resolve))
+  after(context, () => new Promise((resolve) => silent.close(resolve)))
+  const ways = {
+    call: `SyncClient.connect(${JSON.stringify(path)}).call(Buffer.from("call"))`,
+    stream: `[...SyncClient.connect(${JSON.stringify(path)}).stream(Buffer.from("stream"))]`,
+    connect: `SyncClient.connect(${JSON.stringify(mute)}, { connectWithinMs: 3_600_000 })`,
+  }
+  for (const [way, source] of Object.entries(ways)) {
+    const request = once(asked, "request")
+    const worker = new Worker(`const { SyncClient } = require(${JSON.stringify(HOME)}); ${source}`, { eval: true })
+    assert.deepEqual(await request, [way])
+    await worker.terminate()
+  }
+})
 
 test("an item answers no call", async (context) => {
   const client = await elsewhere(context, "sock")

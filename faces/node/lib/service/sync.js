@@ -1,12 +1,13 @@
 "use strict"
 
 // A client that waits: for scripts and for worker threads. It blocks its thread until the answer is there, so a server
-// that runs on the same thread can never answer it.
+// that runs on the same thread can never answer it. It waits in stretches: a thread that is to end, ends between two of them.
 
 const binding = require("../binding.js")
 const { badArgument, faulty, native } = require("./error.js")
 const { checkedCredit, milliseconds, syncCallOptions, syncConnectOptions } = require("./options.js")
 
+const { WAITS } = binding
 const SLAB_BYTES = 64 << 10
 const SLAB_BYTES_LEFT = 4 << 10
 
@@ -20,6 +21,7 @@ class SyncClient {
     if (typeof endpoint !== "string") throw badArgument("an endpoint is a path, as ./run/echo.sock")
     const settings = syncConnectOptions(options)
     this.native = native(() => binding.connectBlocking(endpoint, settings))
+    while (!native(() => this.native.connected()));
     this.allocate(SLAB_BYTES)
   }
 
@@ -46,7 +48,9 @@ class SyncClient {
     check(request)
     const deadline = milliseconds(syncCallOptions(options).deadlineMs, "deadlineMs")
     try {
-      return this.delivered(this.native.call(request, deadline, this.slab, this.at))
+      let length = this.native.call(request, deadline, this.slab, this.at)
+      while (length === WAITS) length = this.native.goOn(this.slab, this.at)
+      return this.delivered(length)
     } catch (error) {
       throw faulty(error)
     }
@@ -64,7 +68,7 @@ class SyncClient {
     let taken = 0
     try {
       for (;;) {
-        const frame = native(() => this.delivered(this.native.next(call, this.slab, this.at)))
+        const frame = native(() => this.next(call))
         const isOver = !this.native.knows(call)
         // The client may have connected anew for this very call.
         if (credit === 0) credit = this.native.credit()
@@ -78,6 +82,13 @@ class SyncClient {
     } finally {
       this.forget(call)
     }
+  }
+
+  next(call) {
+    let length
+    do length = this.native.next(call, this.slab, this.at)
+    while (length === WAITS)
+    return this.delivered(length)
   }
 
   /** An iteration that stops early wants no more; nothing can come of a client that was closed. */

@@ -1,18 +1,29 @@
-//! A client that waits on its thread.
+//! A client that waits on its thread: a stretch at a time, and in between it goes back to JavaScript, because
+//! a thread that is to end does so only there.
 
 use super::options::{ConnectOptions, endpoint, fault};
 use crate::error::{Result, failure};
 use napi::bindgen_prelude::Uint8ArraySlice;
 use napi_derive::napi;
-use std::cell::RefCell;
-use std::time::Duration;
+use std::cell::{Cell, RefCell};
+use std::time::{Duration, Instant};
+use thalweg_reactor::Wait;
 use thalweg_service::{CallId, CallOptions, Client, Error, EventKind};
 use thalweg_wire::fault::Fault;
 
-/// A connected client whose calls wait.
+/// How long one native call waits.
+const STRETCH: Duration = Duration::from_millis(50);
+
+/// In place of a length: nothing came in a stretch, and the caller goes on waiting.
+#[napi]
+pub const WAITS: i32 = i32::MIN;
+
+/// A client whose calls wait.
 #[napi]
 pub struct BlockingCaller {
     client: RefCell<Option<Client>>,
+    /// The call that is waited for.
+    awaited: Cell<Option<CallId>>,
     /// The call that streams are named by here, and the next name.
     streams: RefCell<(Vec<(u32, CallId)>, u32)>,
     /// A frame that did not fit where it was to go.
@@ -23,12 +34,13 @@ fn closed() -> napi::Error {
     failure("CLOSED", "this client was closed")
 }
 
-/// Connects, and waits until the server said welcome.
+/// Begins to connect.
 #[napi]
 pub fn connect_blocking(path: String, options: ConnectOptions) -> Result<BlockingCaller> {
-    let client = Client::connect(&endpoint(&path)?, options.take()?).map_err(|error| fault(&error))?;
+    let client = Client::begin(&endpoint(&path)?, options.take()?).map_err(|error| fault(&error))?;
     Ok(BlockingCaller {
         client: RefCell::new(Some(client)),
+        awaited: Cell::default(),
         streams: RefCell::default(),
         kept: RefCell::default(),
     })
@@ -59,7 +71,18 @@ impl BlockingCaller {
         !(frame.len() as i32)
     }
 
-    /// Calls, and waits for the answer, which goes into the area.
+    /// Waits for a stretch until the server said welcome; whether it did.
+    #[napi]
+    pub fn connected(&self) -> Result<bool> {
+        self.with(|client| {
+            if !client.is_connected() {
+                client.turn(Wait::Until(Instant::now() + STRETCH))?;
+            }
+            client.failure().map_or_else(|| Ok(client.is_connected()), |error| Err(error.clone()))
+        })
+    }
+
+    /// Calls, and waits for a stretch for the answer, which goes into the area.
     #[napi]
     pub fn call(
         &self,
@@ -72,8 +95,18 @@ impl BlockingCaller {
         let area = unsafe { area.as_mut() };
         self.with(|client| {
             let call = client.call(&request, CallOptions { unary: true, ..options(deadline_ms, 0) })?;
-            answer(client, call).map(|frame| self.deliver(frame, area, from))
+            self.awaited.set(Some(call));
+            answer(client, call, |frame| self.deliver(frame, area, from))
         })
+    }
+
+    /// Goes on waiting for the answer of the last call.
+    #[napi]
+    pub fn go_on(&self, mut area: Uint8ArraySlice<'_>, from: u32) -> Result<i32> {
+        let call = self.awaited.get().ok_or_else(|| failure("BAD_ARGUMENT", "no call is under way"))?;
+        // SAFETY: as above.
+        let area = unsafe { area.as_mut() };
+        self.with(|client| answer(client, call, |frame| self.deliver(frame, area, from)))
     }
 
     /// Writes what was kept into an area that is large enough.
@@ -95,13 +128,13 @@ impl BlockingCaller {
         Ok(name)
     }
 
-    /// Waits for the next frame of a stream, which goes into the area.
+    /// Waits for a stretch for the next frame of a stream, which goes into the area.
     #[napi]
     pub fn next(&self, stream: u32, mut area: Uint8ArraySlice<'_>, from: u32) -> Result<i32> {
         let call = self.stream(stream)?;
         // SAFETY: JavaScript is in this call, and there is no view of what lies behind `from`.
         let area = unsafe { area.as_mut() };
-        let frame = self.with(|client| answer(client, call).map(|frame| self.deliver(frame, area, from)));
+        let frame = self.with(|client| answer(client, call, |frame| self.deliver(frame, area, from)));
         if !self.with(|client| Ok(client.knows(call))).unwrap_or(false) {
             self.streams.borrow_mut().0.retain(|(_, known)| *known != call);
         }
@@ -154,12 +187,27 @@ impl BlockingCaller {
     }
 }
 
-/// The next frame of a call; a refusal is one, in the service's own words, which generated code reads.
-fn answer(client: &mut Client, call: CallId) -> std::result::Result<&[u8], Error> {
-    let event = client.wait_event(call)?;
-    match event.kind {
-        EventKind::Failed(error) if error.fault != Fault::Refused || event.frame.is_empty() => Err(error),
-        _ => Ok(event.frame),
+/// What the next frame of a call is delivered as, if it comes in a stretch; a refusal is one, in the
+/// service's own words, which generated code reads.
+fn answer(
+    client: &mut Client,
+    call: CallId,
+    mut deliver: impl FnMut(&[u8]) -> i32,
+) -> std::result::Result<i32, Error> {
+    let until = Instant::now() + STRETCH;
+    loop {
+        client.turn_for(call, Wait::Until(until))?;
+        if let Some(event) = client.take(call) {
+            return match event.kind {
+                EventKind::Failed(error) if error.fault != Fault::Refused || event.frame.is_empty() => {
+                    Err(error)
+                }
+                _ => Ok(deliver(event.frame)),
+            };
+        }
+        if Instant::now() >= until {
+            return Ok(WAITS);
+        }
     }
 }
 
