@@ -18,6 +18,8 @@ mod enif;
 #[allow(dead_code, unreachable_pub, missing_docs, reason = "generated for callers that need more of it")]
 mod generated;
 mod handle;
+#[cfg(test)]
+mod machine;
 mod nif;
 mod python;
 mod term;
@@ -137,4 +139,20 @@ unsafe extern "C" fn upgrade_library(
 #[unsafe(no_mangle)]
 extern "C" fn nif_init() -> *const LibraryEntry {
     &raw const LIBRARY
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use machine::Value;
+
+    #[test]
+    fn a_function_that_panics_says_so() {
+        fn panics(_env: Env, _arguments: &[RawTerm]) -> nif::Answer {
+            panic!("on purpose")
+        }
+        // SAFETY: an environment, and as many arguments as is said: none.
+        let answer = unsafe { enter(panics, (c"close", close), machine::env().0, 0, [].as_ptr()) };
+        assert_eq!(machine::value(answer), Value::tuple([Value::atom("error"), Value::atom("panicked")]));
+    }
 }

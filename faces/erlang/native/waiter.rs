@@ -75,8 +75,11 @@ pub(crate) struct Delivery {
 /// An error is the last that is told of a stream, be it that one of its values has no term. So is
 /// `{error, panicked}`, where the frame was not read to its end: its waiter is told that instead of nothing.
 pub(crate) fn tell(env: Env, expect: Expect, kind: &EventKind, frame: &[u8]) -> Delivery {
-    let told = catch_unwind(AssertUnwindSafe(|| read(env, expect, kind, frame)));
-    told.unwrap_or_else(|_| Delivery { term: panicked(env), is_last: true })
+    told(env, || read(env, expect, kind, frame))
+}
+
+fn told(env: Env, read: impl FnOnce() -> Delivery) -> Delivery {
+    catch_unwind(AssertUnwindSafe(read)).unwrap_or_else(|_| Delivery { term: panicked(env), is_last: true })
 }
 
 /// `{error, panicked}`.
@@ -243,4 +246,18 @@ fn addressed(env: Env, (kind, number, value): (RawTerm, u64, RawTerm), keeper: P
         // A process of another node: the keeper sends it on.
     }
     (keeper, env.make_tuple(&[known.thalweg_event, kind, env.make_natural(number), value]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::{self, Value};
+
+    #[test]
+    fn a_reading_that_panics_tells_its_waiter() {
+        let env = machine::env();
+        let Delivery { term, is_last } = told(env, || panic!("on purpose"));
+        assert_eq!(machine::value(term), Value::tuple([Value::atom("error"), Value::atom("panicked")]));
+        assert!(is_last, "the rest of the frame is unread, so that nothing more can be told");
+    }
 }

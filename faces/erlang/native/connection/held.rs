@@ -8,7 +8,8 @@
 //! with the lock free meanwhile. One whose waiter is gone by then is dropped. Where one makes its reader
 //! panic, its waiter is told so ([`waiter::tell`]), and the next one is read.
 //!
-//! *Checked by* `test/thalweg_client_SUITE.erl`.
+//! *Checked by* `test/thalweg_client_SUITE.erl`, and by `tests.rs` beside this file for readers that end in
+//! the middle.
 
 use super::{Connection, State};
 use crate::atoms::atoms;
@@ -19,6 +20,9 @@ use crate::waiter::{self, Expect, Waiter};
 use std::collections::VecDeque;
 use thalweg_service::{CallId, Error, EventKind};
 use thalweg_wire::fault::Fault;
+
+#[cfg(test)]
+mod tests;
 
 /// What is as short is read where it is found, however much there was before it.
 const SHORT_BYTES: usize = 1 << 10;
@@ -87,11 +91,14 @@ impl State {
         }
     }
 
-    fn next_held(&mut self) -> Option<HeldFrame> {
-        let next = self.shelf.frames.pop_front();
-        self.shelf.is_read = next.is_some();
-        self.shelf.is_told &= next.is_some();
-        next
+    /// The next frame that is waited for, and its waiter's process.
+    fn next_held(&mut self) -> Option<(HeldFrame, Pid)> {
+        loop {
+            let held = self.shelf.frames.pop_front()?;
+            if let Some(waiter) = self.waiters.get(&held.number) {
+                return Some((held, waiter.pid));
+            }
+        }
     }
 
     fn deliver(&mut self, env: Env, number: u64, mut read: ReadFrame) {
@@ -123,48 +130,57 @@ impl State {
 impl Connection {
     /// Reads what was put aside, and answers `true`, unless another process does. It may take long.
     pub(crate) fn unpack(&self, env: Env) -> bool {
-        // Before the lock, so that what unwinds lets go of that first.
-        let reader = Reader { connection: self, env };
-        let mut state = self.lock();
-        if state.shelf.is_read {
-            return false;
-        }
-        while let Some(held) = state.next_held() {
-            let keeper = state.waiters.get(&held.number).map(|waiter| waiter.pid);
-            drop(state);
-            let read = keeper.and_then(|keeper| read(&held, keeper));
-            state = self.lock();
-            if let Some(read) = read {
-                state.deliver(env, held.number, read);
+        self.unpack_by(env, read)
+    }
+
+    fn unpack_by(&self, env: Env, read: impl Fn(&HeldFrame, Pid) -> Option<ReadFrame>) -> bool {
+        let Some(reader) = Reader::begin(self, env) else { return false };
+        while let Some((held, pid)) = reader.next() {
+            if let Some(read) = read(&held, pid) {
+                reader.deliver(held.number, read);
             }
         }
-        // From here on another process may read.
         drop(reader);
         // The router may sleep by now, and the peer wait for what was said here.
-        state.leave(env);
+        self.lock().leave(env);
         true
     }
 }
 
-/// A process that reads what was put aside. Where it panics after all, beyond what [`waiter::tell`] catches,
-/// the frame that it was amid is lost, and the router is told to have the rest read.
+/// The process that reads what was put aside: one at a time, until this is dropped. However it ends, the
+/// router is told of what is left by then, be it that it came just now, or that the reading panicked beyond
+/// what [`waiter::tell`] catches: then the frame that it was amid is lost.
 struct Reader<'c> {
     connection: &'c Connection,
     env: Env,
 }
 
-impl Drop for Reader<'_> {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            let mut state = self.connection.lock();
-            state.shelf.is_read = false;
-            state.shelf.is_told = false;
-            state.have_held_read(self.env);
-        }
+impl<'c> Reader<'c> {
+    fn begin(connection: &'c Connection, env: Env) -> Option<Self> {
+        let was_read = std::mem::replace(&mut connection.lock().shelf.is_read, true);
+        // Made only then: what is made is dropped again.
+        (!was_read).then(|| Self { connection, env })
+    }
+
+    fn next(&self) -> Option<(HeldFrame, Pid)> {
+        self.connection.lock().next_held()
+    }
+
+    fn deliver(&self, number: u64, read: ReadFrame) {
+        self.connection.lock().deliver(self.env, number, read);
     }
 }
 
-/// `None`: it is not waited for any more, or there is no memory.
+impl Drop for Reader<'_> {
+    fn drop(&mut self) {
+        let mut state = self.connection.lock();
+        state.shelf.is_read = false;
+        state.shelf.is_told = false;
+        state.have_held_read(self.env);
+    }
+}
+
+/// `None`: there is no memory.
 fn read(held: &HeldFrame, keeper: Pid) -> Option<ReadFrame> {
     let mut letter = Letter::new()?;
     let env = letter.env();
