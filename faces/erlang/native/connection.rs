@@ -17,6 +17,7 @@
 //! - nothing here waits.
 
 mod bounds;
+mod groups;
 mod held;
 mod lines;
 mod process;
@@ -27,6 +28,7 @@ use crate::enif::{Pid, RawTerm};
 use crate::generated::types::{PythonAttend, SCHEMA_HASH};
 use crate::term::{Env, Letter};
 use crate::waiter::{self, Delivery, Expect, Waiter};
+use groups::Group;
 use held::Shelf;
 pub(crate) use lines::Lines;
 use std::collections::{HashMap, HashSet};
@@ -42,6 +44,10 @@ use thalweg_wire::messagepack::request_frame;
 
 /// How long a router goes on looking after the last answer: about what it costs to be woken instead.
 const ATTENTION: Duration = Duration::from_micros(50);
+/// Events that one look hands out: it holds the lock, and a scheduler, for a fraction of a millisecond. One
+/// that is put aside counts as one more for each of so many bytes, which are copied.
+const HANDED_OUT_MAX: usize = 256;
+const COPIED_BYTES: usize = 4 << 10;
 /// Letters kept to be used again.
 const LETTERS_MAX: usize = 1_024;
 /// Items that a worker may say by itself before they are taken.
@@ -112,6 +118,8 @@ pub(crate) struct State {
     reconnects: bool,
     /// The router sleeps until the descriptor, or a message, wakes it.
     router_sleeps: bool,
+    /// The last look left something to be handed out.
+    has_more: bool,
     /// The worker's process, once its keeper asked to hear of its end, and the descriptor that is watched for
     /// that.
     process: Option<PeerProcess>,
@@ -137,16 +145,6 @@ pub(crate) struct State {
     scratch: Letter,
     /// Where requests are made.
     pub(crate) buffer: Vec<u8>,
-}
-
-/// Calls whose answers are told of together.
-#[derive(Debug)]
-struct Group {
-    pid: Pid,
-    letter: Letter,
-    reference: RawTerm,
-    results: Vec<RawTerm>,
-    missing: usize,
 }
 
 /// What a router does next.
@@ -188,6 +186,7 @@ impl Connection {
             in_flight_max: wishes.in_flight_max,
             reconnects: wishes.reconnects,
             router_sleeps: false,
+            has_more: false,
             process: None,
             watched_process: None,
             is_left: false,
@@ -252,37 +251,6 @@ impl State {
         self.begin(pid, atoms(env).undefined, Expect::Events, options)
     }
 
-    /// A group of so many calls, whose answers come as one message.
-    pub(crate) fn begin_group(&mut self, pid: Pid, reference: RawTerm, count: usize) -> Result<u64, Error> {
-        let mut letter = Letter::new().ok_or_else(|| Error::new(Fault::System, "out of memory"))?;
-        let reference = letter.copy(reference);
-        self.group_count += 1;
-        let results = vec![0; count];
-        self.groups.insert(self.group_count, Group { pid, letter, reference, results, missing: count });
-        Ok(self.group_count)
-    }
-
-    /// What one of a group came to, where its call was not even begun.
-    pub(crate) fn fill(&mut self, env: Env, group: u64, at: usize, tell: impl FnOnce(Env) -> RawTerm) {
-        if let Some(of) = self.groups.get_mut(&group) {
-            of.results[at] = tell(of.letter.env());
-        }
-        self.filled(env, group);
-    }
-
-    fn filled(&mut self, env: Env, group: u64) {
-        let Some(of) = self.groups.get_mut(&group) else { return };
-        of.missing -= 1;
-        if of.missing == 0
-            && let Some(mut of) = self.groups.remove(&group)
-        {
-            let letter = of.letter.env();
-            let message =
-                letter.make_tuple(&[atoms(env).thalweg, of.reference, letter.make_list(&of.results)]);
-            of.letter.send(env, &of.pid, message);
-        }
-    }
-
     /// Looks at what came, and hands it out. What came of `own` is returned, in `env`.
     pub(crate) fn look(&mut self, env: Env, own: Option<CallId>) -> Option<RawTerm> {
         self.client.as_mut()?.peek();
@@ -295,11 +263,19 @@ impl State {
         let mut granted = Vec::new();
         let mut has_forgotten = false;
         let mut read_bytes = 0;
-        while let Some(event) = self.client.as_mut()?.next() {
+        let mut events = 0;
+        loop {
+            self.has_more = events >= HANDED_OUT_MAX || read_bytes >= INLINE_BYTES_MAX;
+            if self.has_more {
+                break;
+            }
+            events += 1;
+            let Some(event) = self.client.as_mut()?.next() else { break };
             let number = event.call.number();
             let Some(waiter) = self.waiters.get_mut(&number) else { continue };
             if Shelf::takes(waiter, &event.kind, event.frame, read_bytes) {
                 waiter.held += 1;
+                events += event.frame.len() / COPIED_BYTES;
                 self.shelf.put(number, waiter.expect, event.kind, event.frame);
                 continue;
             }
@@ -363,11 +339,6 @@ impl State {
         self.waiters.get(&call.number()).is_some_and(|waiter| waiter.pid == pid)
     }
 
-    /// Whether some of a group have not ended.
-    pub(crate) fn awaits_group(&self, group: u64) -> bool {
-        self.groups.contains_key(&group)
-    }
-
     /// Lets a stream send so many items more.
     pub(crate) fn grant(&mut self, call: CallId, items: u32) {
         if let Some(client) = &mut self.client {
@@ -386,12 +357,6 @@ impl State {
             client.forget(call);
         }
         self.retire(call.number());
-    }
-
-    /// Cancels what is left of a group.
-    pub(crate) fn cancel_group(&mut self, group: u64) {
-        self.groups.remove(&group);
-        self.cancel_where(|waiter| matches!(waiter.expect, Expect::Part(of, _) if of == group));
     }
 
     /// Whether the end of a process is still to be asked for. It is taken to be from here on.
@@ -457,8 +422,9 @@ impl State {
             let _ = client.turn(Wait::Poll);
             self.hand_out(env, None);
         }
-        if self.router_sleeps && self.has_ended() {
-            // The one that finds the end also removes the descriptor that would have said so.
+        if self.router_sleeps && (self.has_more || self.has_ended()) {
+            // No descriptor tells of what was read and not handed out; and the one that finds the end also
+            // removes the descriptor that would have said so.
             self.router_sleeps = false;
             self.tell_router(env, "look");
         }
@@ -504,6 +470,9 @@ impl State {
     pub(crate) fn route(&mut self, env: Env) -> RouterStep {
         self.router_sleeps = false;
         self.look(env, None);
+        if self.has_more {
+            return RouterStep::Again;
+        }
         if self.client.is_none() || self.has_ended() {
             return RouterStep::End;
         }
@@ -519,6 +488,9 @@ impl State {
         self.hand_out(env, None);
         self.interrupt(env);
         self.last = None;
+        if self.has_more {
+            return RouterStep::Again;
+        }
         self.router_sleeps = true;
         if turned.is_ok() && !self.has_ended() { RouterStep::Sleep } else { RouterStep::End }
     }
@@ -535,6 +507,9 @@ impl State {
             client.close();
         }
         self.hand_out(env, None);
+        while self.has_more {
+            self.hand_out(env, None);
+        }
         self.abandon_held(env);
     }
 

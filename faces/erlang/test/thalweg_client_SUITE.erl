@@ -11,7 +11,7 @@
 
 suite() -> [{timetrap, {seconds, 60}}].
 
-all() -> [items_before_a_failure, items_that_are_read_when_a_connection_ends, items_before_the_end_of_a_connection, an_answer_before_the_end_of_a_connection, a_tail_of_what_is_none, no_endpoint].
+all() -> [items_before_a_failure, items_that_are_read_when_a_connection_ends, items_before_the_end_of_a_connection, an_answer_before_the_end_of_a_connection, much_that_came_at_once, a_tail_of_what_is_none, no_endpoint].
 
 init_per_suite(Config) ->
     _ = application:load(thalweg),
@@ -88,6 +88,29 @@ an_answer_before_the_end_of_a_connection(Config) ->
         ended(Peer)
     end || _ <- lists:seq(1, 20)],
     ok.
+
+%% One look hands out a part of it, so that whatever else its scheduler runs has a turn before the rest.
+much_that_came_at_once(Config) ->
+    Count = 2000,
+    Test = self(),
+    Peer = peer(Config, fun(Socket, Number) ->
+        Test ! {asked, self()},
+        receive go -> ok end,
+        ok = gen_tcp:send(Socket, [frame(?ITEM, 0, Number, <<N:16>>) || N <- lists:seq(1, Count)]),
+        Test ! sent
+    end),
+    {ok, {Router, Connection} = Client} = thalweg_client:connect(proplists:get_value(path, Config)),
+    {ok, Stream} = thalweg_client:stream(Client, <<"items">>, #{credit => Count}),
+    receive {asked, Server} -> true = erlang:suspend_process(Router), Server ! go end,
+    receive sent -> ok end,
+    again = thalweg_nif:turn(Connection),
+    {message_queue_len, Some} = process_info(self(), message_queue_len),
+    true = Some > 0 andalso Some =< 256,
+    %% Nobody else asks for more: the rest comes all the same.
+    true = erlang:resume_process(Router),
+    [{item, <<N:16>>} = thalweg_client:next(Stream) || N <- lists:seq(1, Count)],
+    ok = thalweg_client:close(Client),
+    ended(Peer).
 
 %% A server that answers a tail with what is no part of one.
 a_tail_of_what_is_none(_Config) ->

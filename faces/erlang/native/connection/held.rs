@@ -2,11 +2,12 @@
 //! no process waiting.
 //!
 //! A look happens in the middle of a process's turn, under the connection's lock. So of what one look
-//! finds no more than [`INLINE_BYTES_MAX`] is read there, but for what is short; the rest is put aside, and
-//! so is whatever comes behind it for the same waiter, a failure included: each waiter is told everything in
-//! the order in which it came. The router has a process read them on a scheduler apart, one after the other,
-//! with the lock free meanwhile. One whose waiter is gone by then is dropped. Where one makes its reader
-//! panic, its waiter is told so ([`waiter::tell`]), and the next one is read.
+//! finds no more than [`INLINE_BYTES_MAX`] is read there. What is short, and beyond that, is left to the
+//! next look; what is long is put aside, and so is whatever comes behind it for the same waiter, a failure
+//! included: each waiter is told everything in the order in which it came. The router has a process read what
+//! was put aside on a scheduler apart, one after the other, with the lock free meanwhile. One whose waiter is
+//! gone by then is dropped. Where one makes its reader panic, its waiter is told so ([`waiter::tell`]), and
+//! the next one is read.
 //!
 //! *Checked by* `test/thalweg_client_SUITE.erl`, and by `tests.rs` beside this file for readers that end in
 //! the middle.
