@@ -278,7 +278,7 @@ fn deadline(env: Env, term: RawTerm) -> Option<Duration> {
 pub(crate) fn request(env: Env, arguments: &[RawTerm]) -> Answer {
     let [connection, reference, frame, wishes] = arguments else { return None };
     let [may_look, within] = env.tuple(*wishes)? else { return None };
-    let (bytes, may_look) = (env.iodata(*frame)?, same(*may_look, atoms(env).yes));
+    let (bytes, may_look) = (env.binary(*frame)?, same(*may_look, atoms(env).yes));
     let options = CallOptions { deadline: deadline(env, *within), ..CallOptions::default() };
     ask(env, *connection, *reference, may_look, Expect::Frame, options, |out| self::frame(env, bytes, out))
 }
@@ -354,7 +354,7 @@ pub(crate) fn request_stream(env: Env, arguments: &[RawTerm]) -> Answer {
     // None is what the server says.
     let credit = Some(u32::try_from(env.natural(*credit)?).ok()?).filter(|items| *items > 0);
     let options = CallOptions { deadline: deadline(env, *within), credit, ..CallOptions::default() };
-    let bytes = env.iodata(*frame)?;
+    let bytes = env.binary(*frame)?;
     let mut state = match written(env, connection, |out| self::frame(env, bytes, out)) {
         Ok(state) => state,
         Err(why) => return refused(env, why),

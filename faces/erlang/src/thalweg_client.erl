@@ -86,7 +86,7 @@ call(Client, Frame) -> call(Client, Frame, #{}).
 call({_, Connection}, Frame, Options) ->
     ok = thalweg_options:demand(request, Options),
     Reference = make_ref(),
-    case thalweg_nif:request(Connection, Reference, Frame, {true, maps:get(deadline, Options, none)}) of
+    case thalweg_nif:request(Connection, Reference, whole(Frame), {true, maps:get(deadline, Options, none)}) of
         {pending, _, _} ->
             receive
                 {thalweg, Reference, Result} -> Result
@@ -103,11 +103,15 @@ send(Client, Frame) -> send(Client, Frame, #{}).
 send({_, Connection}, Frame, Options) ->
     ok = thalweg_options:demand(request, Options),
     Reference = make_ref(),
-    case thalweg_nif:request(Connection, Reference, Frame, {false, maps:get(deadline, Options, none)}) of
+    case thalweg_nif:request(Connection, Reference, whole(Frame), {false, maps:get(deadline, Options, none)}) of
         {pending, _, Number} -> {ok, {Reference, Connection, Number}};
         {error, Reason} -> {error, Reason}
     end;
 send(_Client, _Frame, _Options) -> error(badarg).
+
+%% In one piece before it goes over: pieces that come to much are put together here, where other processes have their turns meanwhile.
+-spec whole(iodata()) -> binary().
+whole(Frame) -> iolist_to_binary(Frame).
 
 %% @doc Waits for the frame that answers a request, which is cancelled if that does not come in time. Of one that was answered
 %% already, or that another process sent, it is `badarg'.
@@ -138,7 +142,7 @@ stream({_, Connection}, Frame, Options) ->
     ok = thalweg_options:demand(stream_request, Options),
     Reference = make_ref(),
     Wishes = {maps:get(credit, Options, 0), maps:get(deadline, Options, none)},
-    case thalweg_nif:request_stream(Connection, Reference, Frame, Wishes) of
+    case thalweg_nif:request_stream(Connection, Reference, whole(Frame), Wishes) of
         {pending, _, Number} -> {ok, {Reference, Connection, Number}};
         {error, Reason} -> {error, Reason}
     end;

@@ -49,10 +49,10 @@ gather(_Connections, _Reference, _Calls) -> erlang:nif_error(not_loaded).
 -spec stream(connections(), reference(), tuple(), pos_integer()) -> pending() | {error, term()}.
 stream(_Connections, _Reference, _Call, _Credit) -> erlang:nif_error(not_loaded).
 
--spec request(connection(), reference(), iodata(), {boolean(), none | non_neg_integer()}) -> {ok, binary()} | {error, term()} | pending().
+-spec request(connection(), reference(), binary(), {boolean(), none | non_neg_integer()}) -> {ok, binary()} | {error, term()} | pending().
 request(_Connection, _Reference, _Frame, _Wishes) -> erlang:nif_error(not_loaded).
 
--spec request_stream(connection(), reference(), iodata(), {pos_integer(), none | non_neg_integer()}) -> pending() | {error, term()}.
+-spec request_stream(connection(), reference(), binary(), {pos_integer(), none | non_neg_integer()}) -> pending() | {error, term()}.
 request_stream(_Connection, _Reference, _Frame, _Wishes) -> erlang:nif_error(not_loaded).
 
 -spec attend(connection()) -> ok | {error, term()}.

@@ -11,7 +11,7 @@
 
 suite() -> [{timetrap, {seconds, 60}}].
 
-all() -> [items_before_a_failure, items_that_are_read_when_a_connection_ends, items_before_the_end_of_a_connection, an_answer_before_the_end_of_a_connection, much_that_came_at_once, a_tail_of_what_is_none, no_endpoint].
+all() -> [items_before_a_failure, items_that_are_read_when_a_connection_ends, items_before_the_end_of_a_connection, an_answer_before_the_end_of_a_connection, much_that_came_at_once, a_request_in_pieces, a_tail_of_what_is_none, no_endpoint].
 
 init_per_suite(Config) ->
     _ = application:load(thalweg),
@@ -111,6 +111,26 @@ much_that_came_at_once(Config) ->
     [{item, <<N:16>>} = thalweg_client:next(Stream) || N <- lists:seq(1, Count)],
     ok = thalweg_client:close(Client),
     ended(Peer).
+
+%% To put pieces together takes as many turns as it takes, and none of them is longer than another.
+a_request_in_pieces(Config) ->
+    {ok, Client} = thalweg_client:connect(proplists:get_value(path, Config)),
+    Frame = [<<"head">> | lists:duplicate(12, binary:copy(<<"a">>, 1 bsl 20))],
+    {Caller, Monitor} = spawn_monitor(fun() -> receive go -> {ok, _} = thalweg_client:send(Client, Frame) end end),
+    1 = erlang:trace(Caller, true, [running]),
+    Caller ! go,
+    ended({Caller, Monitor}),
+    Delivered = erlang:trace_delivered(Caller),
+    receive {trace_delivered, Caller, Delivered} -> ok end,
+    true = turns(Caller, 0) > 8,
+    ok = thalweg_client:close(Client).
+
+turns(Process, Count) ->
+    receive
+        {trace, Process, out, _} -> turns(Process, Count + 1);
+        {trace, Process, _, _} -> turns(Process, Count)
+    after 0 -> Count
+    end.
 
 %% A server that answers a tail with what is no part of one.
 a_tail_of_what_is_none(_Config) ->
