@@ -6,16 +6,18 @@ export class DecodeError extends Error {
   override readonly name = "DecodeError";
   /** Of an answer: what was asked may have been done. */
   readonly retry = "unknown";
+  /** The field or message being read, as `EchoBytes.data`; `frame` outside of any. */
+  readonly place: string;
+  /** What is wrong. */
+  readonly reason: string;
+  /** Where in the frame. */
+  readonly at: number;
 
-  constructor(
-    /** The field or message being read, as `EchoBytes.data`; `frame` outside of any. */
-    readonly place: string,
-    /** What is wrong. */
-    readonly reason: string,
-    /** Where in the frame. */
-    readonly at: number,
-  ) {
+  constructor(place: string, reason: string, at: number) {
     super(`${place}: ${reason} at byte ${at}`);
+    this.place = place;
+    this.reason = reason;
+    this.at = at;
   }
 
   /** Whether it is the frame's name that nobody knows. */

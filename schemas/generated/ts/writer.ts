@@ -6,14 +6,15 @@ export class EncodeError extends Error {
   override readonly name = "EncodeError";
   readonly code = "BAD_ARGUMENT";
   readonly retry = "never";
+  /** The field being written; `message` outside of any. */
+  readonly field: string;
+  /** What is wrong. */
+  readonly reason: string;
 
-  constructor(
-    /** The field being written; `message` outside of any. */
-    readonly field: string,
-    /** What is wrong. */
-    readonly reason: string,
-  ) {
+  constructor(field: string, reason: string) {
     super(`${field}: ${reason}`);
+    this.field = field;
+    this.reason = reason;
   }
 }
 
