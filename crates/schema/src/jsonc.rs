@@ -176,7 +176,7 @@ impl Parser<'_> {
             return Err(Finding::at(
                 self.at,
                 format!("nested more than {DEPTH_MAX} deep"),
-                "a schema needs four",
+                "a schema needs no more than four levels",
             ));
         }
         self.depth += 1;
@@ -198,7 +198,7 @@ impl Parser<'_> {
             if self.peek() != Some('"') {
                 return Err(self.unexpected(
                     "a member's name in quotes, or }",
-                    "write \"name\": value, and } behind the last one",
+                    "write \"name\": value, and } after the last one",
                 ));
             }
             let key = self.string()?;
@@ -212,8 +212,10 @@ impl Parser<'_> {
             members.push(Member { key, key_span, doc, node });
             self.blank()?;
             if !self.passes(',') && self.peek() != Some('}') {
-                return Err(self
-                    .unexpected("a comma or }", "part members by commas, and close what was opened with {"));
+                return Err(self.unexpected(
+                    "a comma or }",
+                    "separate members with commas, and close what was opened with {",
+                ));
             }
         }
     }
@@ -229,9 +231,10 @@ impl Parser<'_> {
             items.push(self.value()?);
             self.blank()?;
             if !self.passes(',') && self.peek() != Some(']') {
-                return Err(
-                    self.unexpected("a comma or ]", "part items by commas, and close what was opened with [")
-                );
+                return Err(self.unexpected(
+                    "a comma or ]",
+                    "separate items with commas, and close what was opened with [",
+                ));
             }
         }
     }

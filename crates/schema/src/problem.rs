@@ -113,6 +113,11 @@ pub(crate) fn did_you_mean_or<'a>(
 
 /// A hint that names what was probably meant.
 fn did_you_mean<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
+    nearest(word, known).map(|name| format!("did you mean \"{name}\"?"))
+}
+
+/// What was probably meant.
+pub(crate) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let may_be_compared = |name: &str| name.len() <= COMPARED_BYTES_MAX;
     if !may_be_compared(word) {
         return None;
@@ -121,7 +126,7 @@ fn did_you_mean<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opt
     let score = |name: &str| strsim::jaro_winkler(&lower, &name.to_lowercase());
     let known = known.into_iter().filter(|name| may_be_compared(name));
     let best = known.map(|name| (score(name), name)).max_by(|a, b| a.0.total_cmp(&b.0))?;
-    (best.0 > 0.75).then(|| format!("did you mean \"{}\"?", best.1))
+    (best.0 > 0.75).then_some(best.1)
 }
 
 #[cfg(test)]

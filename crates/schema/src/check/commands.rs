@@ -1,6 +1,6 @@
 //! Commands: requests, responses, streams, scheduling.
 
-use super::Check;
+use super::{Check, meant};
 use crate::jsonc::{Member, Node, Value};
 use crate::model::{Access, Command, Field, Message, Schedule, Type};
 use crate::problem::did_you_mean_or;
@@ -42,7 +42,7 @@ impl Check {
 
     /// One command, and the node that names another's response when it has none of its own.
     fn command<'n>(&mut self, member: &Member, parts: &'n [Member]) -> Option<(Command, Option<&'n Node>)> {
-        let part = |name: &str| parts.iter().find(|p| p.key == name);
+        let part = |name: &str| meant(parts, &MEMBERS, name);
         let name = &member.key;
         let (Some(request), Some(response)) = (part("request"), part("response")) else {
             for missing in ["request", "response"].into_iter().filter(|name| part(name).is_none()) {

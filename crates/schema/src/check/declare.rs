@@ -34,7 +34,7 @@ pub(super) fn leaf(name: &str) -> Option<Type> {
 fn alias_hint(name: &str, text: &str) -> String {
     let end = text.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(text.len());
     let (stem, suffixes) = text.split_at(end);
-    if leaf(stem).is_some() {
+    if leaf(stem).is_some() && suffixes.starts_with(['?', '[']) {
         return format!(
             "an alias stands for one leaf: declare \"{stem}\", and write {name}{suffixes} where it is used"
         );

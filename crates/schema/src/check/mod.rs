@@ -21,7 +21,7 @@ pub use together::prefix_clash;
 use crate::canonical;
 use crate::jsonc::{Member, Node, Span, Value};
 use crate::model::{Alias, Enum, Message, Service, Struct};
-use crate::problem::{Finding, Suggestions, did_you_mean_or};
+use crate::problem::{Finding, Suggestions, did_you_mean_or, nearest};
 use declared::{Declared, Places};
 use std::collections::BTreeSet;
 
@@ -50,7 +50,7 @@ pub(crate) fn service(root: &Node) -> Result<Service, Vec<Finding>> {
     let Some(members) = check.object(root, "a schema") else { return Err(check.findings) };
     check.known_members(members, &SECTIONS, "a schema");
     let doc = check.service_name(root, members);
-    let section = |name: &str| members.iter().find(|m| m.key == name);
+    let section = |name: &str| meant(members, &SECTIONS, name);
     check.declare_aliases(section("aliases"));
     check.declare_enums(section("enums"));
     check.declare_types(section("types"));
@@ -70,6 +70,15 @@ pub(crate) fn service(root: &Node) -> Result<Service, Vec<Finding>> {
     let mut service = Service { name, doc, aliases, enums, types, commands, error, hash, index };
     service.hash = canonical::hash(&service);
     Ok(service.indexed())
+}
+
+/// The member of this name, else one of no known name that was probably meant to have it: that one is refused
+/// for its name, and all that it holds is there.
+fn meant<'n>(members: &'n [Member], known: &[&str], name: &str) -> Option<&'n Member> {
+    let is_meant = |member: &&Member| {
+        !known.contains(&member.key.as_str()) && nearest(&member.key, known.iter().copied()) == Some(name)
+    };
+    members.iter().find(|member| member.key == name).or_else(|| members.iter().find(is_meant))
 }
 
 impl Check {
@@ -114,7 +123,7 @@ impl Check {
 
     /// Notes the service's name and returns its documentation.
     fn service_name(&mut self, root: &Node, members: &[Member]) -> String {
-        let Some(member) = members.iter().find(|m| m.key == "service") else {
+        let Some(member) = meant(members, &SECTIONS, "service") else {
             self.wrong(root.span, "the schema has no service", "add \"service\": \"Name\"");
             return String::new();
         };

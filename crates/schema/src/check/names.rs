@@ -33,7 +33,7 @@ impl Check {
 
     /// A capital, then letters and digits.
     fn capitalised(&mut self, name: &str, at: Span, what: &str) -> bool {
-        if !self.fits(name, at, what) {
+        if !self.fits(name, name, at, &format!("{what}'s name")) {
             return false;
         }
         let right = name.starts_with(|c: char| c.is_ascii_uppercase()) && !name.contains('_');
@@ -46,14 +46,14 @@ impl Check {
 
     /// A field's name.
     pub(super) fn field_name(&mut self, name: &str, at: Span) {
-        if self.fits(name, at, "a field") {
+        if self.fits(name, name, at, "a field's name") {
             self.unreserved(name, at, words::reserves_value);
         }
     }
 
     /// An enum's word; it may have hyphens.
     pub(super) fn member_name(&mut self, name: &str, at: Span) {
-        if self.fits(&name.replace('-', "_"), at, "an enum's word") {
+        if self.fits(&name.replace('-', "_"), name, at, "an enum's word") {
             self.unreserved(name, at, words::reserves_member);
         }
     }
@@ -79,22 +79,24 @@ impl Check {
         }
     }
 
-    /// Letters, digits and single underscores, a letter first.
-    fn fits(&mut self, name: &str, at: Span, what: &str) -> bool {
+    /// Letters, digits and single underscores, a letter first. `written` is how the schema has the name.
+    fn fits(&mut self, name: &str, written: &str, at: Span, what: &str) -> bool {
         let (broken, hint) = if name.is_empty() {
-            ("is empty".to_owned(), "call it something")
+            ("is empty".to_owned(), "give it a name")
         } else if name.len() > NAME_MAX {
-            (format!("is longer than {NAME_MAX}: {name}"), "shorten it")
+            (format!("is longer than {NAME_MAX}: {written}"), "shorten it")
         } else if !name.starts_with(|c: char| c.is_ascii_alphabetic()) {
-            (format!("begins with a letter: {name:?}"), "put a letter before it")
+            (format!("must begin with a letter: {written:?}"), "put a letter before it")
         } else if !name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') {
-            (format!("has letters and digits only: {name:?}"), "part words by capitals or underscores")
+            let hint = "separate words with capitals or underscores";
+            (format!("may have letters and digits only: {written:?}"), hint)
         } else if name.ends_with('_') || name.contains("__") {
-            (format!("has no underscore at its end and no two together: {name}"), "drop an underscore")
+            let hint = "drop an underscore";
+            (format!("may have no underscore at its end, and no two together: {written}"), hint)
         } else {
             return true;
         };
-        self.wrong(at, format!("{what}'s name {broken}"), hint);
+        self.wrong(at, format!("{what} {broken}"), hint);
         false
     }
 }

@@ -129,7 +129,7 @@ fn fields_are_checked() {
     broken(&request("\"a\": \"u8\", \"a\": \"u8\""), "\"a\": \"u8\" }", "is there twice");
     broken(&request("\"a b\": \"u8\""), "\"a b\"", "letters and digits only");
     broken(&request("\"a__b\": \"u8\""), "\"a__b\"", "no two together");
-    broken(&request("\"1a\": \"u8\""), "\"1a\"", "begins with a letter");
+    broken(&request("\"1a\": \"u8\""), "\"1a\"", "must begin with a letter");
     broken(&request(&format!("\"{}\": \"u8\"", "a".repeat(65))), "\"aaa", "longer than 64");
     assert_eq!(
         valid(&request("\"u8\": \"u8\"").replace("\"u8\":", "\"u9\":")).commands[0].request.fields.len(),
@@ -488,6 +488,39 @@ fn what_is_there_of_a_command_is_looked_at_whatever_is_missing() {
 fn an_alias_with_a_suffix_is_told_where_that_goes() {
     let text = types("\"aliases\": { \"Id\": \"u8?\" },");
     broken(&text, "\"u8?\"", "declare \"u8\", and write Id? where it is used");
+}
+
+/// A misspelt part is what it was meant to be, so nothing is told of what refers to it.
+#[test]
+fn a_misspelt_part_is_told_alone() {
+    let text = "{\n\"service\": \"Echo\",\n\"aliases\": { \"Id\": \"u8\" },\n\"enums\": { \"Mood\": [\"calm\"] },\n\
+                \"types\": { \"Inner\": { \"id\": \"Id\" } },\n\"error\": { \"message\": \"string\" },\n\
+                \"commands\": { \"Fields\": {\n\"request\": { \"id\": \"Id\", \"mood\": \"Mood\" },\n\
+                \"response\": { \"inner\": \"Inner\" },\n\"schedule\": \"read\",\n\"fork\": \"id\"\n} }\n}";
+    valid(text);
+    for (part, typo) in [
+        ("service", "servce"),
+        ("aliases", "alises"),
+        ("enums", "ENUMS"),
+        ("types", "tpyes"),
+        ("error", "errors"),
+        ("commands", "command"),
+        ("request", "reqest"),
+        ("response", "Response"),
+        ("schedule", "shedule"),
+        ("fork", "froks"),
+    ] {
+        let wrong = text.replacen(&format!("\"{part}\":"), &format!("\"{typo}\":"), 1);
+        broken(&wrong, &format!("\"{typo}\""), &format!("did you mean \"{part}\"?"));
+    }
+    // What nothing is like is missing, and nothing else is wrong for that.
+    broken(&text.replace("\"service\": \"Echo\",", ""), "{", "no service");
+}
+
+#[test]
+fn a_name_is_quoted_as_it_is_written() {
+    broken(&types("\"enums\": { \"Mood\": [\"in-a hurry\"] },"), "\"in-a hurry\"", "\"in-a hurry\"");
+    broken(&types("\"aliases\": { \"Id\": \"u8 \" },"), "\"u8 \"", "did you mean \"u8\"?");
 }
 
 /// A schema with `count` of everything that has a name. Of each kind, `wrong` more refer to what is not

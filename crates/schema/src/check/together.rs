@@ -99,6 +99,10 @@ impl Check {
 
     /// No message has a name that generated code uses, as a service `Async` with a stream `Items` would have.
     pub(super) fn no_message_is_taken(&mut self, commands: &[Command]) {
+        // Without the service's name, which is missing, no message has one.
+        if self.service.is_empty() {
+            return;
+        }
         for command in commands {
             let taken = messages(command).find_map(|m| Some((&m.tag, words::reserves_type(&m.tag)?)));
             if let Some((tag, owner)) = taken {
