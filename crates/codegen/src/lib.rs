@@ -69,7 +69,7 @@ pub enum Error {
     #[error("{0} was not written by the generator: move it away, or choose another --out")]
     Foreign(String),
     /// The directory is another service's, or another language's.
-    #[error("{out} holds what was generated of {owner}, whose files would go: choose another --out")]
+    #[error("{out} holds the code of {owner}, which would be removed: choose another --out")]
     Occupied {
         /// The directory.
         out: String,

@@ -176,7 +176,7 @@ mod tests {
         let out = directory.path();
         write(out, &[file("a", "1")]).unwrap();
         let of_other = super::write(out, "Log for Rust", &[file("b", "2")]).unwrap_err();
-        assert!(of_other.to_string().contains("generated of Echo for Rust"), "{of_other}");
+        assert!(of_other.to_string().contains("the code of Echo for Rust"), "{of_other}");
         assert!(matches!(super::compare(out, "Echo for Zig", &[]), Err(Error::Occupied { .. })));
         assert_eq!(names(out), [MANIFEST, "a"]);
         // An earlier release's manifest says nothing of its owner.
