@@ -1,5 +1,5 @@
 // The generated C++ against the golden frames; `crates/codegen/tests/golden.rs` says what is judged and why.
-// Arguments: the directory of frames, and the file that takes what became of each mutation.
+// Arguments: the directory of frames, and the file that takes what became of each frame.
 
 #include "echo_client.hpp"
 #include "echo_server.hpp"
@@ -102,21 +102,24 @@ Frame mutate(Random& random, const std::vector<Frame>& all) {
     return frame;
 }
 
-void mutations(const std::map<std::string, Frame>& golden, const fs::path& outcomes) {
+void outcome(FrameView frame, std::ostream& out) {
+    try {
+        const Frame back = again(frame);
+        holds(again(back) == back, hex(frame));
+        out << hex(back) << '\n';
+    } catch (const thalweg::DecodeError& error) {
+        out << "- " << error.place << ' ' << error.at << '\n';
+    }
+}
+
+void mutations(const std::map<std::string, Frame>& golden, const std::map<std::string, Frame>& refused,
+               const fs::path& outcomes) {
     std::vector<Frame> all;
     for (const auto& [name, frame] : golden) all.push_back(frame);
     std::ofstream file(outcomes);
+    for (const auto& [name, frame] : refused) outcome(frame, file);
     Random random;
-    for (int n = 0; n < 10'000; n++) {
-        const Frame frame = mutate(random, all);
-        try {
-            const Frame back = again(frame);
-            holds(again(back) == back, hex(frame));
-            file << hex(back) << '\n';
-        } catch (const thalweg::DecodeError&) {
-            file << "-\n";
-        }
-    }
+    for (int n = 0; n < 10'000; n++) outcome(mutate(random, all), file);
 }
 
 void values(std::map<std::string, Frame>& golden) {
@@ -392,7 +395,7 @@ int main(int count, char** arguments) {
     for (const auto& [name, frame] : frames(directory / "refused")) {
         check("refused " + name, [&] { throws<thalweg::DecodeError>("taken", [&] { again(frame); }); });
     }
-    check("mutations", [&] { mutations(golden, arguments[2]); });
+    check("mutations", [&] { mutations(golden, frames(directory / "refused"), arguments[2]); });
     check("values are what the frames say", [&] { values(golden); });
     check("text that is not UTF-8 is not written", [&] { misfits(golden); });
     check("what is wrong is placed by its name on the wire", placed);

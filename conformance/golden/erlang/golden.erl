@@ -1,5 +1,5 @@
 %% The generated Erlang against the golden frames; `crates/codegen/tests/golden.rs` says what is judged and why.
-%% Arguments: the directory of frames, and the file that takes what became of each mutation.
+%% Arguments: the directory of frames, and the file that takes what became of each frame.
 -module(golden).
 -behaviour(echo_server).
 
@@ -12,6 +12,8 @@
 main([Directory, Outcomes]) ->
     Golden = frames(Directory),
     Frames = [Frame || {_, Frame} <- Golden],
+    Wrong = frames(filename:join(Directory, "refused")),
+    Refused = [Frame || {_, Frame} <- Wrong],
     Checks =
         [{Name, fun() -> Frame = again(Frame) end} || {Name, Frame} <- Golden] ++
             [{Name, fun() -> refuses_prefixes(Frame) end} || {Name, Frame} <- Golden] ++
@@ -21,10 +23,10 @@ main([Directory, Outcomes]) ->
             ] ++
             [
                 {Name, fun() -> {error, {decode_error, _, _, _}} = again(Frame) end}
-             || {Name, Frame} <- frames(filename:join(Directory, "refused"))
+             || {Name, Frame} <- Wrong
             ] ++
             [
-                {"mutations", fun() -> mutations(Frames, Outcomes) end},
+                {"mutations", fun() -> mutations(Frames, Refused, Outcomes) end},
                 {"values are what the frames say", fun() -> values(Golden) end},
                 {"what reading holds in memory is bounded by the frame", fun memory/0},
                 {"what is not counted stays below that bound by itself", fun uncounted/0},
@@ -170,16 +172,16 @@ edit(Edits, Frame) ->
         end,
     edit(Edits - 1, Edited).
 
-mutations(Frames, Outcomes) ->
+mutations(Frames, Refused, Outcomes) ->
     erlang:put(state, 16#7ea19e65),
     All = list_to_tuple(Frames),
-    Lines = [outcome(mutate(All)) || _ <- lists:seq(1, 10000)],
-    ok = file:write_file(Outcomes, Lines).
+    Mutated = [mutate(All) || _ <- lists:seq(1, 10000)],
+    ok = file:write_file(Outcomes, [outcome(Frame) || Frame <- Refused ++ Mutated]).
 
 outcome(Frame) ->
     case again(Frame) of
-        {error, _} ->
-            "-\n";
+        {error, {decode_error, Place, _, At}} ->
+            io_lib:format("- ~ts ~b~n", [Place, At]);
         Back ->
             Back = again(Back),
             [string:lowercase(binary:encode_hex(Back)), "\n"]

@@ -1,7 +1,7 @@
 """The generated Python against the golden frames.
 
 ``crates/codegen/tests/golden.rs`` says what is judged and why. Arguments: the directory of
-frames, the file that takes what became of each mutation, and the generated package's directory.
+frames, the file that takes what became of each frame, and the generated package's directory.
 """
 
 import asyncio
@@ -101,11 +101,12 @@ def prefixes(frame: bytes) -> None:
 def mutations() -> None:
     random, outcomes = Random(), []
     every = list(golden.values())
-    for _ in range(10_000):
+    mutated = [mutate(random, every) for _ in range(10_000)]
+    for frame in [*frames(directory / "refused").values(), *mutated]:
         try:
-            back = again(mutate(random, every))
-        except runtime.DecodeError:
-            outcomes.append("-")
+            back = again(frame)
+        except runtime.DecodeError as error:
+            outcomes.append(f"- {error.place} {error.at}")
         else:
             equal(again(back), back)
             outcomes.append(back.hex())

@@ -1,5 +1,5 @@
 // The generated TypeScript against the golden frames; `crates/codegen/tests/golden.rs` says what is judged and why.
-// Arguments: the directory of frames, and the file that takes what became of each mutation.
+// Arguments: the directory of frames, and the file that takes what became of each frame.
 
 import { deepStrictEqual, match, ok, rejects, strictEqual, throws } from "node:assert/strict";
 import { readFileSync, readdirSync, writeFileSync } from "node:fs";
@@ -121,15 +121,15 @@ await check("a name longer than any that is declared is passed over", () => {
 await check("mutations", () => {
   const outcomes: string[] = [];
   const all = [...golden.values()];
-  for (let n = 0; n < 10_000; n++) {
-    const frame = mutate(all);
+  const mutated = Array.from({ length: 10_000 }, () => mutate(all));
+  for (const frame of [...frames(join(directory, "refused")).values(), ...mutated]) {
     try {
       const back = again(frame);
       strictEqual(hex(again(back)), hex(back));
       outcomes.push(hex(back));
     } catch (error) {
       ok(error instanceof DecodeError, `${hex(frame)}: ${error}`);
-      outcomes.push("-");
+      outcomes.push(`- ${error.place} ${error.at}`);
     }
   }
   writeFileSync(outcomesPath, outcomes.map((line) => `${line}\n`).join(""));

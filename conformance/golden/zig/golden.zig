@@ -1,5 +1,5 @@
 //! The generated Zig against the golden frames; `crates/codegen/tests/golden.rs` says what is judged and why. The
-//! frames come as the module `frames`; what became of each mutation goes to standard error, one line each.
+//! frames come as the module `frames`; what became of each goes to standard error, one line each.
 
 const std = @import("std");
 const frames = @import("frames");
@@ -99,21 +99,36 @@ fn mutate(random: *Random, room: []u8) []u8 {
     return room[0..length];
 }
 
+/// What the frame means, or where it is wrong.
+fn printOutcome(frame: []const u8) !void {
+    defer _ = memory.reset(.retain_capacity);
+    if (again(memory.allocator(), frame)) |back| {
+        try equal(try again(memory.allocator(), back), back);
+        for (back) |byte| std.debug.print("{x:0>2}", .{byte});
+        std.debug.print("\n", .{});
+    } else |problem| {
+        if (problem == error.OutOfMemory) return problem;
+        var reader: mp.Reader = .{ .frame = frame, .allocator = memory.allocator() };
+        try holds(isRefused(&reader));
+        std.debug.print("- {s} {d}\n", .{ reader.place, reader.at });
+    }
+}
+
 fn mutations() !void {
     var random: Random = .{};
     var room: [1024]u8 = undefined;
-    for (0..10_000) |_| {
-        defer _ = memory.reset(.retain_capacity);
-        const frame = mutate(&random, &room);
-        if (again(memory.allocator(), frame)) |back| {
-            try equal(try again(memory.allocator(), back), back);
-            for (back) |byte| std.debug.print("{x:0>2}", .{byte});
-            std.debug.print("\n", .{});
-        } else |problem| {
-            if (problem == error.OutOfMemory) return problem;
-            std.debug.print("-\n", .{});
-        }
+    for (frames.refused) |frame| try printOutcome(frame.bytes);
+    for (0..10_000) |_| try printOutcome(mutate(&random, &room));
+}
+
+/// Whether a frame is refused, whichever kind of message it is; the reader then says where.
+fn isRefused(reader: *mp.Reader) bool {
+    if (reader.frame.len > 0 and reader.frame[0] == 0x91) {
+        _ = types.EchoRequestCodec.read(reader) catch return true;
+    } else {
+        _ = types.EchoResponseCodec.read(reader) catch return true;
     }
+    return false;
 }
 
 fn values() !void {

@@ -235,11 +235,10 @@ impl Cpp<'_> {
     fn read(&self, text: &mut Text, name: &str, fields: &[Field]) {
         text.block("static T read(Reader& reader) {", "}", |text| {
             if fields.is_empty() {
-                text.line(format!(
-                    "if (reader.fields(\"{name}\") > 0) throw reader.refuse(DecodeErrorKind::unknown_field, \"{name}\");"
-                ));
-                text.line("return {};");
-                return;
+                text.line(format!("if (reader.fields(\"{name}\") == 0) return {{}};"));
+                text.line("reader.key();");
+                return text
+                    .line(format!("throw reader.refuse(DecodeErrorKind::unknown_field, \"{name}\");"));
             }
             text.line("T value{};");
             text.line(format!("std::bitset<{}> seen;", fields.len()));
@@ -257,7 +256,9 @@ impl Cpp<'_> {
                             field.name
                         ));
                     }
-                    text.line(format!("else throw reader.refuse(DecodeErrorKind::unknown_field, \"{name}\");"));
+                    text.line(format!(
+                        "else throw reader.refuse(DecodeErrorKind::unknown_field, \"{name}\");"
+                    ));
                 },
             );
             for (n, field) in fields.iter().enumerate() {

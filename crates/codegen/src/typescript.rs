@@ -130,11 +130,9 @@ impl TypeScript<'_> {
     fn read_fields(&self, text: &mut Text, name: &str, fields: &[Field]) {
         text.block(format!("export function read{name}(reader: Reader): {name} {{"), "}", |text| {
             if fields.is_empty() {
-                text.line(format!(
-                    "if (reader.fields(\"{name}\", 0) > 0) throw reader.refuse(\"a field nobody declared\", \"{name}\");"
-                ));
-                text.line("return {};");
-                return;
+                text.line(format!("if (reader.fields(\"{name}\", 0) === 0) return {{}};"));
+                text.line("reader.key();");
+                return text.line(format!("throw reader.refuse(\"a field nobody declared\", \"{name}\");"));
             }
             for field in fields {
                 text.line(format!("let {}: {} | undefined;", local(field), self.type_of(&field.of)));
@@ -142,14 +140,20 @@ impl TypeScript<'_> {
                     text.line(format!("let {}Seen = false;", local(field)));
                 }
             }
-            text.block(format!("for (let left = reader.fields(\"{name}\", {}); left > 0; left--) {{", fields.len()), "}", |text| {
-                text.block(format!("switch (reader.fieldOf(\"{name}\")) {{"), "}", |text| {
-                    for field in fields {
-                        self.read_field(text, name, field);
-                    }
-                    text.line(format!("default: throw reader.refuse(\"a field nobody declared\", \"{name}\");"));
-                });
-            });
+            text.block(
+                format!("for (let left = reader.fields(\"{name}\", {}); left > 0; left--) {{", fields.len()),
+                "}",
+                |text| {
+                    text.block(format!("switch (reader.fieldOf(\"{name}\")) {{"), "}", |text| {
+                        for field in fields {
+                            self.read_field(text, name, field);
+                        }
+                        text.line(format!(
+                            "default: throw reader.refuse(\"a field nobody declared\", \"{name}\");"
+                        ));
+                    });
+                },
+            );
             text.block("return {", "};", |text| {
                 for field in fields {
                     let (field_name, local) = (camel(&field.name), local(field));

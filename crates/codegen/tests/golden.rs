@@ -1,7 +1,7 @@
 //! The generated Rust against the golden frames: byte for byte there and back, every prefix refused, every
 //! mutation either refused or read as something that writes itself back. `conformance/golden` does the same
-//! in the other languages; where `THALWEG_OUTCOMES` names a file, what became of each mutation is written
-//! there to be compared.
+//! in the other languages. Where `THALWEG_OUTCOMES` names a file, what became of each refused frame and of
+//! each mutation is written there to be compared: what it means, or where it is wrong.
 #![allow(clippy::unwrap_used, reason = "this is a test's code, though not all of it in test functions")]
 
 mod frames;
@@ -133,14 +133,16 @@ fn mutations_are_refused_or_mean_something() {
     let mut random = Random(0x7ea1_9e65);
     let mut outcomes = String::new();
     let mut taken = 0;
-    for _ in 0..MUTATIONS {
-        match again(&mutate(&mut random, &frames)) {
+    let refused = read(&directory().join("refused")).into_values();
+    let mutations = (0..MUTATIONS).map(|_| mutate(&mut random, &frames));
+    for frame in refused.chain(mutations) {
+        match again(&frame) {
             Ok(frame) => {
                 assert_eq!(again(&frame).as_ref(), Ok(&frame));
                 frame.iter().for_each(|byte| write!(outcomes, "{byte:02x}").unwrap());
                 taken += 1;
             }
-            Err(_) => outcomes.push('-'),
+            Err(error) => write!(outcomes, "- {} {}", error.place, error.at).unwrap(),
         }
         outcomes.push('\n');
     }

@@ -694,8 +694,9 @@ template <> struct Codec<::echo::EchoFailResponse> {
     static constexpr std::string_view tag = "EchoFailResponse";
     static constexpr std::size_t bytes_min = 1;
     static T read(Reader& reader) {
-        if (reader.fields("EchoFailResponse") > 0) throw reader.refuse(DecodeErrorKind::unknown_field, "EchoFailResponse");
-        return {};
+        if (reader.fields("EchoFailResponse") == 0) return {};
+        reader.key();
+        throw reader.refuse(DecodeErrorKind::unknown_field, "EchoFailResponse");
     }
     static void write(Writer& writer, const T&) {
         writer.map(0);

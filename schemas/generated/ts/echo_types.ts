@@ -540,8 +540,9 @@ export function writeEchoFailResponse(writer: Writer, value: EchoFailResponse): 
 }
 
 export function readEchoFailResponse(reader: Reader): EchoFailResponse {
-  if (reader.fields("EchoFailResponse", 0) > 0) throw reader.refuse("a field nobody declared", "EchoFailResponse");
-  return {};
+  if (reader.fields("EchoFailResponse", 0) === 0) return {};
+  reader.key();
+  throw reader.refuse("a field nobody declared", "EchoFailResponse");
 }
 
 export interface EchoNumbers {

@@ -1,7 +1,8 @@
 //! `cargo xtask golden`: the generated code of every language against the golden frames, each compiled as
-//! strictly as its compiler can, and then against each other: what became of ten thousand mutated frames has
-//! to be the same everywhere. Three more schemas, one of what is legal and awkward, one of words that
-//! languages reserve and one of nothing but streams, are generated and compiled, never run.
+//! strictly as its compiler can, and then against each other: what became of the refused frames and of ten
+//! thousand mutated ones has to be the same everywhere, the place of what is wrong included. Three more
+//! schemas, one of what is legal and awkward, one of words that languages reserve and one of nothing but
+//! streams, are generated and compiled, never run.
 //!
 //! The judges stand in `conformance/golden`; Rust's is a test of `crates/codegen`. Needs `make tools`.
 
@@ -26,6 +27,9 @@ struct Bench {
     /// Where everything is built.
     work: PathBuf,
 }
+
+/// How many mutated frames each judge reads.
+const MUTATIONS: usize = 10_000;
 
 /// What is generated and compiled only: services, and the folders of what is generated from each.
 const COMPILED: [&str; 4] = ["corners", "forks", "anything", "flowing"];
@@ -104,11 +108,13 @@ pub(crate) fn run(options: &Options) -> Outcome {
         judged.push((name, outcomes));
     }
     if let Some((first, rest)) = judged.split_first() {
-        tally.check(first.1.lines().count() == 10_000, || format!("{} left no outcomes", first.0));
+        let frames = sorted(&bench.frames().join("refused"), "bin")?.len() + MUTATIONS;
+        tally.check(first.1.lines().count() == frames, || format!("{} left no outcomes", first.0));
         for (name, outcomes) in rest {
-            let differ = first.1.lines().zip(outcomes.lines()).position(|(a, b)| a != b);
+            let mut both = first.1.lines().zip(outcomes.lines()).enumerate();
+            let differ = both.find(|(_, (one, other))| one != other);
             tally.check(*outcomes == first.1, || {
-                format!("{name} and {} read mutation {:?} differently", first.0, differ.map(|n| n + 1))
+                format!("{} and {name} do not agree about a frame: {differ:?}", first.0)
             });
         }
     }
@@ -313,7 +319,8 @@ impl Bench {
         passes(tally, &format!("{compiler}: build"), &mut build)?;
         let output = start(&mut Command::new(self.work.join(&program)))?;
         let text = String::from_utf8_lossy(&output.stderr).into_owned();
-        let is_outcome = |line: &&str| *line == "-" || line.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let is_outcome =
+            |line: &&str| line.starts_with("- ") || line.bytes().all(|byte| byte.is_ascii_hexdigit());
         let outcomes: String = text.lines().filter(is_outcome).map(|line| format!("{line}\n")).collect();
         let rest: Vec<&str> = text.lines().filter(|line| !is_outcome(line)).collect();
         count(tally, "golden-zig", &rest.join("\n"), output.status.success());

@@ -110,7 +110,7 @@ read(boolean, Frame) -> wrong_type(Frame, boolean, []);
 read({optional, _}, <<16#c0, Rest/binary>>) -> {undefined, Rest};
 read({optional, Type}, Frame) -> read(Type, Frame);
 read({struct, Place, Fields}, Frame) ->
-    {Count, Rest} = believed(several(Frame, 16#80, 16#de, map), 2),
+    {Count, Rest} = in_place(Place, fun() -> believed(several(Frame, 16#80, 16#de, map), 2) end),
     Declared = length(Fields),
     held(?STRUCT_HELD + ?FIELD_HELD(Declared) * Declared, Rest),
     fields(Count, Place, Fields, #{}, Rest);

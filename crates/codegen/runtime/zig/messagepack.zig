@@ -235,26 +235,30 @@ pub fn Map(comptime Codec: type) type {
         pub const bytes_min = 1;
         pub const optional = false;
 
-        fn sort(entries: []Of) error{Duplicate}!void {
+        /// Sorts entries by their keys. The first key that is there twice, as it comes again.
+        fn sort(entries: []Of) ?[]const u8 {
             std.mem.sort(Of, entries, {}, Of.before);
-            if (entries.len < 2) return;
+            if (entries.len < 2) return null;
+            var again: ?[]const u8 = null;
             for (entries[0 .. entries.len - 1], entries[1..]) |entry, next| {
-                if (std.mem.eql(u8, entry.key, next.key)) return error.Duplicate;
+                if (!std.mem.eql(u8, entry.key, next.key)) continue;
+                if (again == null or @intFromPtr(next.key.ptr) < @intFromPtr(again.?.ptr)) again = next.key;
             }
+            return again;
         }
 
         pub fn read(reader: *Reader) DecodeError!T {
             const count = try reader.believed(try reader.several(0x80, 0xde), 1 + Codec.bytes_min);
             const entries = try reader.hold(Of, count);
             for (entries) |*entry| entry.* = .{ .key = try String.read(reader), .value = try Codec.read(reader) };
-            try sort(entries);
+            if (sort(entries)) |again| return reader.refuse(error.Duplicate, reader.beginOf(again));
             return entries;
         }
 
         pub fn write(writer: *Writer, values: T) EncodeError!void {
             const sorted = try writer.allocator.dupe(Of, values);
             defer writer.allocator.free(sorted);
-            try sort(sorted);
+            if (sort(sorted) != null) return error.Duplicate;
             try writer.fields(sorted.len);
             for (sorted) |entry| {
                 try String.write(writer, entry.key);

@@ -450,10 +450,11 @@ impl<'a> Reader<'a> {
     /// # Errors
     /// No map stands here, or one with a field.
     pub fn no_fields(&mut self, place: &'static str) -> Read<()> {
-        match self.fields(place)? {
-            0 => Ok(()),
-            _ => Err(self.error(DecodeErrorKind::UnknownField, self.at)),
+        if self.fields(place)? == 0 {
+            return Ok(());
         }
+        self.key()?;
+        Err(self.refuse(DecodeErrorKind::UnknownField, place))
     }
 
     /// A field's name, to be compared with those that are declared.

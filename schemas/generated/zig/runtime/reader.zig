@@ -85,17 +85,32 @@ pub const Reader = struct {
         };
     }
 
+    fn textLength(self: *Reader) DecodeError!usize {
+        const first = try self.byte();
+        return switch (first) {
+            0xa0...0xbf => first & 31,
+            0xd9 => @intCast(try self.number(1)),
+            0xda => @intCast(try self.number(2)),
+            0xdb => @intCast(try self.number(4)),
+            else => self.wrongType(),
+        };
+    }
+
     /// A string's bytes, to be compared with what is declared.
     pub fn key(self: *Reader) DecodeError![]const u8 {
-        const first = try self.byte();
-        const length = switch (first) {
-            0xa0...0xbf => first & 31,
-            0xd9 => try self.number(1),
-            0xda => try self.number(2),
-            0xdb => try self.number(4),
-            else => return self.wrongType(),
-        };
-        return self.take(@intCast(length));
+        return self.take(try self.textLength());
+    }
+
+    /// Where a string begins whose bytes were read, which is where its length stands. No other header that ends where the bytes
+    /// begin says the same length.
+    pub fn beginOf(self: *const Reader, text: []const u8) usize {
+        const end = @intFromPtr(text.ptr) - @intFromPtr(self.frame.ptr);
+        for ([_]usize{ 1, 2, 3, 5 }) |size| {
+            var head: Reader = .{ .frame = self.frame[0..end], .allocator = self.allocator, .at = end -| size };
+            const length = head.textLength() catch continue;
+            if (length == text.len and head.at == end) return end - size;
+        }
+        unreachable;
     }
 
     pub fn several(self: *Reader, few: u8, many: u8) DecodeError!usize {
