@@ -6,6 +6,7 @@
 use crate::socket::wait;
 use rustix::event::Timespec;
 use rustix::event::epoll as kernel;
+use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
@@ -100,6 +101,12 @@ impl Events {
                 error: flags.contains(kernel::EventFlags::ERR),
             }
         })
+    }
+}
+
+impl fmt::Debug for Events {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_list().entries((0..self.len()).filter_map(|index| self.at(index))).finish()
     }
 }
 

@@ -1,17 +1,19 @@
 //! What a loop that is not ours watches of us: one descriptor for all that we wait for.
 //!
 //! An epoll of a few descriptors and of a moment, which is readable while one of them has something or the
-//! moment has come. It is level-triggered and does not say which descriptor is ready: its owner looks at all
-//! of them. It remembers no descriptor, so the owner of one says what it was watched for before.
+//! moment has come. It is level-triggered. It remembers no descriptor, so the owner of one says what it was
+//! watched for before; which of them are ready is said by their numbers.
 
-use crate::epoll::{Epoll, Watch, wait_readable};
+use crate::epoll::{Epoll, Events, Timeout, Watch};
 use crate::event::Alarm;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::time::{Duration, Instant};
 
-/// Nobody reads tokens.
-const TOKEN: u64 = 0;
+/// The token of the moment, which is no descriptor's number.
+const MOMENT: u64 = u64::MAX;
+/// The most descriptors that one wait tells of; it tells of the others the next time.
+const READY_MAX: usize = 64;
 
 /// The descriptor, and what is in it. Closed when dropped.
 ///
@@ -22,13 +24,14 @@ const TOKEN: u64 = 0;
 /// let mut nested = Nested::new()?;
 /// let soon = Instant::now() + Duration::from_millis(1);
 /// nested.due(Some(soon))?;
-/// assert!(nested.wait(Some(soon), None)?);
+/// assert!(nested.wait(Some(soon), None, &mut Vec::new())?);
 /// # Ok::<_, std::io::Error>(())
 /// ```
 #[derive(Debug)]
 pub struct Nested {
     epoll: Epoll,
     alarm: Alarm,
+    events: Events,
 }
 
 impl Nested {
@@ -38,8 +41,8 @@ impl Nested {
     /// Out of descriptors or of memory.
     pub fn new() -> io::Result<Self> {
         let (epoll, alarm) = (Epoll::new()?, Alarm::new()?);
-        epoll.add(alarm.as_fd(), TOKEN, Watch::READ)?;
-        Ok(Self { epoll, alarm })
+        epoll.add(alarm.as_fd(), MOMENT, Watch::READ)?;
+        Ok(Self { epoll, alarm, events: Events::with_capacity(READY_MAX) })
     }
 
     /// Has a descriptor watched for `wanted` that was watched for `before`; `None` is not at all.
@@ -52,10 +55,11 @@ impl Nested {
         before: Option<Watch>,
         wanted: Option<Watch>,
     ) -> io::Result<()> {
+        let token = descriptor.as_raw_fd() as u64;
         match (before, wanted) {
             (before, wanted) if before == wanted => Ok(()),
-            (None, Some(wanted)) => self.epoll.add(descriptor, TOKEN, wanted),
-            (Some(_), Some(wanted)) => self.epoll.modify(descriptor, TOKEN, wanted),
+            (None, Some(wanted)) => self.epoll.add(descriptor, token, wanted),
+            (Some(_), Some(wanted)) => self.epoll.modify(descriptor, token, wanted),
             (_, None) => self.epoll.delete(descriptor),
         }
     }
@@ -69,11 +73,17 @@ impl Nested {
     }
 
     /// Waits until there is something, at most so long; `due` is when there is, whatever comes. `false`:
-    /// there is not; a signal ends a wait too.
+    /// there is not; a signal ends a wait too. Adds the numbers of the descriptors that have something to
+    /// `ready`.
     ///
     /// # Errors
     /// None in practice.
-    pub fn wait(&mut self, due: Option<Instant>, left: Option<Duration>) -> io::Result<bool> {
+    pub fn wait(
+        &mut self,
+        due: Option<Instant>,
+        left: Option<Duration>,
+        ready: &mut Vec<RawFd>,
+    ) -> io::Result<bool> {
         // A moment that has passed was told of, and would be for ever.
         if self.alarm.has_passed() {
             self.due(due)?;
@@ -82,7 +92,12 @@ impl Nested {
         let left_ms = left.map_or(u32::MAX >> 1, |left| {
             u32::try_from(left.as_nanos().div_ceil(1_000_000)).unwrap_or(u32::MAX >> 1)
         });
-        wait_readable(self.epoll.as_fd(), left_ms)
+        self.epoll.wait(&mut self.events, READY_MAX, Timeout::Milliseconds(left_ms))?;
+        let tokens =
+            (0..self.events.len()).filter_map(|index| self.events.at(index)).map(|event| event.token);
+        // What is no number of a descriptor is the moment.
+        ready.extend(tokens.filter_map(|token| RawFd::try_from(token).ok()));
+        Ok(!self.events.is_empty())
     }
 }
 
@@ -100,7 +115,13 @@ mod tests {
     #[test]
     fn it_is_readable_while_something_inside_is_what_it_is_watched_for() {
         let (mut nested, event) = (Nested::new().unwrap(), EventFd::new().unwrap());
-        let ready = |nested: &mut Nested| nested.wait(None, Some(Duration::ZERO)).unwrap();
+        let number = event.as_fd().as_raw_fd();
+        let ready = |nested: &mut Nested| {
+            let mut told = Vec::new();
+            let is_ready = nested.wait(None, Some(Duration::ZERO), &mut told).unwrap();
+            assert_eq!(told, is_ready.then_some(number).as_slice());
+            is_ready
+        };
         nested.watch(event.as_fd(), None, Some(Watch::READ)).unwrap();
         assert!(!ready(&mut nested));
         nested.watch(event.as_fd(), Some(Watch::READ), Some(Watch::BOTH)).unwrap();
@@ -111,5 +132,13 @@ mod tests {
         assert!(ready(&mut nested) && ready(&mut nested), "until it is read");
         nested.watch(event.as_fd(), Some(Watch::READ), None).unwrap();
         assert!(!ready(&mut nested));
+    }
+
+    #[test]
+    fn a_moment_that_has_come_is_something_and_no_descriptor() {
+        let (mut nested, mut told) = (Nested::new().unwrap(), Vec::new());
+        let soon = Some(Instant::now() + Duration::from_millis(1));
+        nested.due(soon).unwrap();
+        assert!(nested.wait(soon, Some(Duration::from_secs(60)), &mut told).unwrap() && told.is_empty());
     }
 }

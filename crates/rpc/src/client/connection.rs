@@ -23,6 +23,12 @@ const REFUSAL_CHARACTERS_MAX: usize = 200;
 /// A buffer that one exchange made larger is freed.
 pub(crate) const KEPT_BYTES: usize = 256 * 1024;
 
+#[cfg(test)]
+thread_local! {
+    /// How often this thread asked the kernel whether a connection has something.
+    pub(crate) static READS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
 #[derive(Debug)]
 pub(crate) struct Connection {
     line: Line,
@@ -124,9 +130,22 @@ impl Connection {
             || self.carries.as_ref().is_some_and(|exchange| self.written < exchange.text.len())
     }
 
+    /// What it waits for.
+    pub(crate) fn wanted(&self) -> Watch {
+        if self.waits_to_write() { Watch::BOTH } else { Watch::READ }
+    }
+
+    /// Whether it may go on though the kernel tells nothing of it: what it waits for is new, or the time has
+    /// come at which it tries something else.
+    pub(crate) fn may_go_on(&self) -> bool {
+        self.watched != Some(self.wanted()) || self.wakes_at().is_some_and(|at| at <= Instant::now())
+    }
+
     /// Whether nothing came while nothing was asked: a server that closed has said so, and one that sends
     /// unasked is none.
     pub(crate) fn is_silent(&mut self) -> bool {
+        #[cfg(test)]
+        READS.with(|reads| reads.set(reads.get() + 1));
         self.input.clear();
         self.input.reserve(1);
         matches!(socket::receive(self.line.socket.as_fd(), &mut self.input, 1), Ok(None))
@@ -197,6 +216,8 @@ impl Connection {
     /// Reads what is there.
     pub(crate) fn read(&mut self, answer_bytes_max: usize) -> Step {
         loop {
+            #[cfg(test)]
+            READS.with(|reads| reads.set(reads.get() + 1));
             self.make_room();
             let room = self.input.capacity() - self.input.len();
             match socket::receive(self.line.socket.as_fd(), &mut self.input, usize::MAX) {

@@ -11,12 +11,11 @@ use super::target::{SiteId, Target};
 use super::targets::Targets;
 use std::collections::VecDeque;
 use std::fmt;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::time::{Duration, Instant};
 use thalweg_service::{CallId, Error as Failure};
 use thalweg_sync::patience::{ALONE_NS, Pace, Patience, QUICK_NS};
 use thalweg_sys::clock;
-use thalweg_sys::epoll::Watch;
 use thalweg_sys::nested::Nested;
 use thalweg_sys::socket::SLEEP_MAX;
 use thalweg_wire::fault::Fault;
@@ -38,6 +37,10 @@ pub(crate) struct Pool {
     done: VecDeque<Completion>,
     /// What a foreign loop watches, once it or a wait of ours needed it.
     nested: Option<Nested>,
+    /// A foreign loop has its descriptor.
+    is_watched: bool,
+    /// Descriptors of connections that have something.
+    ready: Vec<RawFd>,
     /// How long waits for answers took.
     pace: Pace,
     last_call: u64,
@@ -56,6 +59,8 @@ impl Pool {
             waiting: Waiting::default(),
             done: VecDeque::new(),
             nested: None,
+            is_watched: false,
+            ready: Vec::new(),
             pace: Pace::new(QUICK_NS),
             last_call: 0,
             last_id: 0,
@@ -308,43 +313,69 @@ impl Pool {
     }
 
     /// One turn, which waits until then at most for something to come of an exchange, beside what came
-    /// already.
+    /// already. Only connections that the kernel tells of are read.
     pub(crate) fn turn(&mut self, until: Option<Instant>) -> Result<(), Failure> {
         self.nest()?;
         let before = self.done.len();
         loop {
-            let mut moved = false;
-            // From the last to the first, because one that ends is taken out.
-            for index in (0..self.connections.len()).rev() {
-                let Some(connection) = self.connections.get_mut(index) else { continue };
-                if connection.carries.is_some() {
-                    moved |= self.advance(index);
-                } else if !connection.is_silent() {
-                    self.drop_closed(index);
-                    moved = true;
-                }
-            }
+            self.send_begun();
             self.expire();
-            if self.done.len() > before {
-                break;
-            }
             let wakes = self.wakes_at();
-            let left = left(until.into_iter().chain(wakes).min());
-            let left = Some(left.unwrap_or(SLEEP_MAX).min(SLEEP_MAX));
-            if moved && left != Some(Duration::ZERO) {
-                continue;
-            }
-            if until.is_some_and(|until| until <= Instant::now()) || self.in_flight() == 0 {
-                break;
-            }
-            self.watch_sockets()?;
-            if let Some(nested) = &mut self.nested
-                && !nested.wait(wakes, left)?
-            {
+            // Where something came, or nothing is to come, what is there is read and nothing waited for.
+            let waits = self.done.len() == before && self.in_flight() > 0;
+            let left = left(until.into_iter().chain(wakes).min()).unwrap_or(SLEEP_MAX).min(SLEEP_MAX);
+            let left = if waits { left } else { Duration::ZERO };
+            if !self.hear(wakes, left)? {
                 // The end of the wait, or a signal, which the caller may have to handle.
                 self.expire();
                 break;
             }
+            if left == Duration::ZERO || self.done.len() > before {
+                break;
+            }
+        }
+        self.tell_loop()
+    }
+
+    /// Has what was begun leave, and goes on connecting.
+    fn send_begun(&mut self) {
+        // From the last to the first, because one that ends is taken out.
+        for index in (0..self.connections.len()).rev() {
+            let Some(connection) = self.connections.get_mut(index).filter(|known| known.may_go_on()) else {
+                continue;
+            };
+            if let Some(step) = connection.send(self.options.answer_bytes_max) {
+                self.follow_up(index, step);
+            }
+        }
+    }
+
+    /// Waits so long at most for connections that have something, and lets them go on. `false`: there was
+    /// nothing.
+    fn hear(&mut self, wakes: Option<Instant>, left: Duration) -> Result<bool, Failure> {
+        self.watch_sockets()?;
+        let Some(nested) = &mut self.nested else { return Ok(false) };
+        self.ready.clear();
+        let is_something = nested.wait(wakes, Some(left), &mut self.ready)?;
+        self.ready.sort_unstable();
+        for index in (0..self.connections.len()).rev() {
+            let Some(connection) = self.connections.get_mut(index) else { continue };
+            if self.ready.binary_search(&connection.socket().as_raw_fd()).is_err() {
+                continue;
+            }
+            if connection.carries.is_some() {
+                self.advance(index);
+            } else if !connection.is_silent() {
+                self.drop_closed(index);
+            }
+        }
+        Ok(is_something)
+    }
+
+    /// Has the foreign loop, if there is one, look when a turn has something to do.
+    fn tell_loop(&mut self) -> Result<(), Failure> {
+        if !self.is_watched {
+            return Ok(());
         }
         self.watch_sockets()?;
         let wakes = if self.done.is_empty() { self.wakes_at() } else { Some(Instant::now()) };
@@ -401,7 +432,7 @@ impl Pool {
     fn watch_sockets(&mut self) -> Result<(), Failure> {
         let Some(nested) = &self.nested else { return Ok(()) };
         for connection in &mut self.connections {
-            let wanted = Some(if connection.waits_to_write() { Watch::BOTH } else { Watch::READ });
+            let wanted = Some(connection.wanted());
             nested.watch(connection.socket(), connection.watched, wanted)?;
             connection.watched = wanted;
         }
@@ -410,7 +441,8 @@ impl Pool {
 
     pub(crate) fn descriptor(&mut self) -> Result<BorrowedFd<'_>, Failure> {
         self.nest()?;
-        self.watch_sockets()?;
+        self.is_watched = true;
+        self.tell_loop()?;
         match &self.nested {
             Some(nested) => Ok(nested.as_fd()),
             None => Err(Failure::new(Fault::System, "no descriptor to watch")),

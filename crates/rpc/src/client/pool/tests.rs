@@ -1,6 +1,7 @@
 //! The pool against servers that refuse, say nothing, or are not there.
 
 use super::super::bearer::Bearer;
+use super::super::connection::READS;
 use super::super::target::ResolvedUrl;
 use super::*;
 use std::io::{Read, Write};
@@ -97,6 +98,37 @@ fn where_one_address_refuses_the_next_is_tried() {
         assert_eq!(answer(&mut pool, target, turns).unwrap().one().unwrap(), "1");
         assert_eq!((pool.statistics().opened, pool.statistics().connections), (1, 1));
     }
+}
+
+/// However many connections wait for their answers, or for nothing: what one of them has is one read.
+#[test]
+fn a_turn_reads_connections_that_have_something_and_no_others() {
+    let options = Options { connections_max: 16, idle_max: 16, ..Options::default() };
+    let (mut pool, target) = pool_of(&[echo()], options);
+    // The server answers one connection after the other, so all others wait.
+    let first = pool.begin(target, &Ask::one("m", "")).unwrap();
+    for _ in 1..16 {
+        pool.begin(target, &Ask::one("m", "")).unwrap();
+    }
+    let next = |pool: &mut Pool| {
+        READS.set(0);
+        loop {
+            if let Some(done) = pool.next() {
+                assert_eq!(done.outcome.unwrap().one().unwrap(), "1");
+                return (done.call, READS.get());
+            }
+            pool.turn(None).unwrap();
+        }
+    };
+    assert_eq!((next(&mut pool), pool.connections.len()), ((first, 1), 16));
+    for _ in 0..10 {
+        let again = pool.begin(target, &Ask::one("m", "")).unwrap();
+        assert_eq!(next(&mut pool), (again, 1));
+    }
+    // Nor is anything read to find nothing.
+    READS.set(0);
+    pool.turn(Some(Instant::now())).unwrap();
+    assert_eq!((READS.get(), pool.in_flight()), (0, 15));
 }
 
 #[test]
