@@ -87,8 +87,8 @@ pub struct Reactor<H: Handler> {
     pub(crate) spin_for_peers: Spin,
     /// The connection that was ready, when it was one alone.
     pub(crate) only: Option<Key>,
-    /// The turn began with what a glance found: the clocks were read before that.
-    pub(crate) glanced: bool,
+    /// The wait has read the clocks for the turn.
+    pub(crate) has_clocks: bool,
     /// How long it waited for other threads' work.
     pub(crate) work: Pace,
     /// When the kernel was last asked, on the monotonic clock, if sources that it does not announce are up.
@@ -124,7 +124,7 @@ impl<H: Handler> Reactor<H> {
             spin: Spin::new(config.spin, processors),
             spin_for_peers: Spin::new(config.spin_for_peers, usize::MAX),
             only: None,
-            glanced: false,
+            has_clocks: false,
             // A wait that was slept through has a wake in it, and one that was not was partly the other
             // threads'.
             work: Pace::new(QUICK_NS),
@@ -198,7 +198,7 @@ impl<H: Handler> Reactor<H> {
         let budget = budget.max(1);
         self.core.mailbox.resume();
         self.wait(budget, wait)?;
-        if !std::mem::take(&mut self.glanced) {
+        if !std::mem::take(&mut self.has_clocks) {
             self.core.read_clocks();
         }
         let calls = self.hand_over_ready()

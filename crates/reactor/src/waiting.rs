@@ -50,7 +50,11 @@ impl<H: Handler> Reactor<H> {
         } else {
             self.sleep(limit, wait)
         };
-        self.spin.record(clock::monotonic_ns().saturating_sub(began_ns));
+        // A glance that found something has read them before it.
+        if !std::mem::replace(&mut self.has_clocks, true) {
+            self.core.read_clocks();
+        }
+        self.spin.record(self.core.now_ns.saturating_sub(began_ns));
         outcome
     }
 
@@ -58,7 +62,7 @@ impl<H: Handler> Reactor<H> {
     /// meanwhile: the thread that has the work may be waiting for this very processor.
     fn look_again(&mut self, limit: usize, began_ns: u64, wait: Wait) -> io::Result<()> {
         let due_ns = self.due_ns(began_ns, wait);
-        let mut patience = Patience::for_peer(ALONE_NS);
+        let mut patience = Patience::for_peer_at(began_ns, ALONE_NS);
         loop {
             self.ask(limit, Timeout::Now)?;
             if self.events.is_empty() && self.glance() {
@@ -80,11 +84,11 @@ impl<H: Handler> Reactor<H> {
     /// next, and then the kernel need not be asked first which one is.
     fn glance(&mut self) -> bool {
         let Some(key) = self.only.filter(|key| self.core.is_alive(*key)) else { return false };
-        self.glanced = (0..GLANCES).any(|_| {
+        self.has_clocks = (0..GLANCES).any(|_| {
             self.core.read_clocks();
             self.handler.glance(&mut self.core, key)
         });
-        self.glanced
+        self.has_clocks
     }
 
     /// Looks at the handler's own sources all the time and at everything else once in a while; sleeps once
