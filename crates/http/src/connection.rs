@@ -318,11 +318,10 @@ impl<T> Active<T> {
         debug_assert!(awaited, "each request is answered once");
     }
 
-    /// The next reply that may leave.
-    pub(crate) fn pop_reply(&mut self) -> Option<Reply> {
-        let reply = self.replies.pop()?;
-        self.ready_bytes -= reply.response.body_bytes();
-        Some(reply)
+    /// The first reply leaves: it is not kept any longer.
+    pub(crate) fn forget_reply(&mut self) {
+        self.ready_bytes -= self.replies.first().map_or(0, |reply| reply.response.body_bytes());
+        self.replies.drop_first();
     }
 
     /// What lies here for the peer: unsent bytes, and the bodies of replies that have not left.

@@ -53,6 +53,8 @@ impl<S: Service> Http<S> {
         };
         at.active.held = matches!(taken, RequestOutcome::Held);
         match taken {
+            // Nothing is reserved for a body that no head has announced.
+            RequestOutcome::Nothing if matches!(at.active.body, Body::Unknown) => return false,
             RequestOutcome::Nothing => {
                 let body = std::mem::replace(&mut at.active.body, Body::Unknown);
                 let fits = self.reserve_body(at, &body);

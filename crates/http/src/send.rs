@@ -5,7 +5,7 @@
 //! from there, by a call of its own.
 
 use crate::at::At;
-use crate::connection::{Active, Flags, Manner, Output};
+use crate::connection::{Active, Flags, Manner, Output, Reply};
 use crate::meters::Meters;
 use crate::reactor::{ConnectionEnd, Http, HttpCore};
 use crate::tls::{Secure, SentBytes};
@@ -77,13 +77,15 @@ impl<S: Service> Http<S> {
             return Ok(());
         }
         self.date.refresh(at.core.wall_us());
-        while let Some(mut reply) = at.active.pop_reply() {
-            if self.draining && at.active.replies.pending() == 0 && at.active.starting.is_none() {
+        while let Some(Reply { response, manner }) = at.active.replies.first() {
+            let mut manner = *manner;
+            if self.draining && at.active.replies.pending() == 1 && at.active.starting.is_none() {
                 // Said with the last response only: whatever followed it would be ignored.
-                reply.manner.close = true;
+                manner.close = true;
                 at.active.closing = true;
             }
-            self.stage_response(&reply.response, reply.manner);
+            self.stage_response(response, manner);
+            at.active.forget_reply();
         }
         if at.active.continue_owed && !at.active.closing && at.active.replies.pending() == 0 {
             at.active.continue_owed = false;

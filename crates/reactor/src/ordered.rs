@@ -65,6 +65,27 @@ impl<T> Ordered<T> {
     /// The next answer in the order of the questions, if it is there.
     pub fn pop(&mut self) -> Option<T> {
         let answer = self.head.take()?;
+        self.step();
+        Some(answer)
+    }
+
+    /// The answer that [`Ordered::pop`] would bring, where it lies: a large one need not be moved.
+    #[inline]
+    pub fn first(&self) -> Option<&T> {
+        self.head.as_ref()
+    }
+
+    /// Drops that answer, if it is there.
+    #[inline]
+    pub fn drop_first(&mut self) {
+        if self.head.is_some() {
+            self.head = None;
+            self.step();
+        }
+    }
+
+    /// The next question is the oldest.
+    fn step(&mut self) {
         self.first = self.first.wrapping_add(1);
         self.pending -= 1;
         if self.pending > 0 {
@@ -73,7 +94,6 @@ impl<T> Ordered<T> {
             // Gives the allocation of a past burst back.
             self.rest = VecDeque::new();
         }
-        Some(answer)
     }
 
     /// Whether this question is the oldest: its answer would leave at once.
@@ -162,13 +182,21 @@ mod tests {
                         prop_assert!(ordered.complete(sequence, question));
                         done.insert(question);
                     }
-                    _ => match ordered.pop() {
+                    _ => match ordered.first().copied() {
                         Some(answer) => {
+                            if pick.index(2) == 0 {
+                                ordered.drop_first();
+                            } else {
+                                prop_assert_eq!(ordered.pop(), Some(answer));
+                            }
                             prop_assert_eq!(answer, left);
                             prop_assert!(done.remove(&answer));
                             left += 1;
                         }
-                        None => prop_assert!(!done.contains(&left)),
+                        None => {
+                            ordered.drop_first();
+                            prop_assert!(ordered.pop().is_none() && !done.contains(&left));
+                        }
                     },
                 }
                 prop_assert_eq!(ordered.pending() as u64, asked - left);
