@@ -3,7 +3,7 @@
 
 use super::bearer::Bearer;
 use super::target::{ResolvedUrl, SiteId, Sites, Target};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use thalweg_service::Error as Failure;
 use thalweg_wire::fault::Fault;
 
@@ -19,7 +19,7 @@ struct TargetEntry {
 /// The URLs that were named, and the hosts that they are at.
 #[derive(Default)]
 pub(crate) struct Targets {
-    by_number: HashMap<u32, TargetEntry>,
+    by_number: BTreeMap<u32, TargetEntry>,
     by_url: HashMap<String, u32>,
     pub(crate) sites: Sites,
     /// The number that was given last: none is given again, not even that of a target that was dropped.
