@@ -29,6 +29,7 @@ use thalweg_wire::exchange::{Advance, Announced, Answer, Live, Now, Refusal, Req
 use thalweg_wire::fault::Fault;
 use thalweg_wire::host::Hosts;
 use thalweg_wire::jsonrpc::{self, Call, Id, Item, write};
+use thalweg_wire::piece::Piece;
 use thalweg_wire::problem::Problem;
 
 /// What a gateway allows.
@@ -103,6 +104,8 @@ pub struct Gateway {
     alone: bool,
     /// The request that is being made.
     frame: Vec<u8>,
+    /// Memory for the answers to the next body.
+    room: Vec<u8>,
     /// When the calls that are awaited are next looked through for such whose time is over. While
     /// there is such a time, a look is to come: it was asked for, or the last one asked for the next.
     next_look: Option<Instant>,
@@ -115,6 +118,8 @@ const TOO_MUCH: &str =
 const SHORT_BYTES: usize = 512;
 /// How often calls that are awaited are looked through.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// Answers in more memory than most need leave with it.
+const ROOM_BYTES_KEPT: usize = 512;
 /// A buffer that one request made larger is freed.
 const FRAME_BYTES_KEPT: usize = 256 << 10;
 
@@ -132,6 +137,7 @@ impl Gateway {
             last_name: 0,
             alone: false,
             frame: Vec::new(),
+            room: Vec::new(),
             next_look: None,
         }
     }
@@ -224,7 +230,8 @@ impl Gateway {
                 return Some(respond(out));
             }
         };
-        let mut pending = PendingBody::new(calls.is_batch, calls.items.len());
+        let room = std::mem::take(&mut self.room);
+        let mut pending = PendingBody::new(calls.is_batch, calls.items.len(), room);
         for (left, item) in (0..calls.items.len()).rev().zip(&calls.items) {
             match item {
                 Item::Invalid(invalid) => pending.answer(|out| answer::invalid(out, invalid)),
@@ -233,11 +240,22 @@ impl Gateway {
         }
         if pending.is_over() {
             let nothing = || Response { status: 204, ..Response::default() };
-            return Some(pending.finish().map_or_else(nothing, respond));
+            return Some(pending.finish().map_or_else(nothing, |answers| self.respond_at_once(answers)));
         }
         self.budget.replace(0, pending.held_bytes());
         self.bodies.insert(name, pending);
         None
+    }
+
+    /// Sends answers. Short ones are copied to as many bytes as they have, and their memory is kept.
+    fn respond_at_once(&mut self, mut answers: Vec<u8>) -> Response {
+        if answers.capacity() > ROOM_BYTES_KEPT {
+            return respond(answers);
+        }
+        let response = respond(Bytes::copy_from_slice(&answers));
+        answers.clear();
+        self.room = answers;
+        response
     }
 
     /// Makes one call, and answers it if that can be done at once.
@@ -453,7 +471,7 @@ fn no_room_for_body() -> Response {
     respond(out)
 }
 
-fn respond(body: Vec<u8>) -> Response {
+fn respond(body: impl Into<Piece>) -> Response {
     let mut response = Response {
         status: 200,
         fields: b"Content-Type: application/json\r\n"[..].into(),

@@ -27,8 +27,9 @@ pub(crate) struct PendingBody {
 const OUTPUT_BYTES: usize = 240;
 
 impl PendingBody {
-    pub(crate) fn new(is_batch: bool, calls: usize) -> Self {
-        let mut output = Vec::with_capacity(OUTPUT_BYTES.saturating_mul(calls.min(64)));
+    /// A body of so many calls. `output` is memory for their answers.
+    pub(crate) fn new(is_batch: bool, calls: usize, mut output: Vec<u8>) -> Self {
+        output.reserve(OUTPUT_BYTES.saturating_mul(calls.min(64)));
         if is_batch {
             output.push(b'[');
         }
