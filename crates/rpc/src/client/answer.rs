@@ -12,8 +12,10 @@ use thalweg_wire::jsonrpc::{Outcome, answers};
 /// What was answered to the calls of one exchange, in their order.
 #[derive(Clone, Default)]
 pub struct Answers {
-    input: Vec<u8>,
-    parts: SmallVec<[Part; 1]>,
+    /// The body that they came in.
+    text: String,
+    /// Each is there; while a body is being read, those that came so far.
+    parts: SmallVec<[Option<Part>; 1]>,
 }
 
 #[derive(Clone, Debug)]
@@ -45,12 +47,8 @@ impl Answers {
 
     /// The answer to the call at this index: its result as JSON, or the server's error.
     pub fn at(&self, index: usize) -> Option<Result<&str, &RemoteError>> {
-        Some(match self.parts.get(index)? {
-            Part::Result(range) => {
-                let bytes = self.input.get(range.clone()).unwrap_or_default();
-                // It was text when it was read.
-                Ok(std::str::from_utf8(bytes).unwrap_or_default())
-            }
+        Some(match self.parts.get(index)?.as_ref()? {
+            Part::Result(range) => Ok(self.text.get(range.clone()).unwrap_or_default()),
             Part::Failed(said) => Err(said),
         })
     }
@@ -70,7 +68,7 @@ impl Answers {
 
     /// The memory, to be used again.
     pub(crate) fn into_room(self) -> Vec<u8> {
-        self.input
+        self.text.into_bytes()
     }
 }
 
@@ -86,18 +84,18 @@ impl fmt::Debug for Answers {
 /// # Errors
 /// [`Fault::BadAnswer`].
 pub(crate) fn read(exchange: &Exchange, input: Vec<u8>, body: Range<usize>) -> Result<Answers, Failure> {
-    let bad = |what: &str| Failure::new(Fault::BadAnswer, what);
+    let text = text(input, body)?;
     let mut parts: SmallVec<[Option<Part>; 1]> = SmallVec::new();
     parts.resize(usize::try_from(exchange.calls).unwrap_or_default(), None);
     let mut wrong = None;
     let mut for_all = None;
-    let start = input.as_ptr().addr();
-    let came_as_batch = answers(input.get(body).unwrap_or_default(), |answer| {
+    let start = text.as_ptr().addr();
+    let came_as_batch = answers(&text, |answer| {
         let part = match answer.outcome {
-            Outcome::Result(text) => {
-                // A slice of what came in, so its address gives its place.
-                let at = text.as_ptr().addr() - start;
-                Part::Result(at..at + text.len())
+            Outcome::Result(result) => {
+                // A slice of the text, so its address gives its place.
+                let at = result.as_ptr().addr() - start;
+                Part::Result(at..at + result.len())
             }
             Outcome::Error { code, message, data } => {
                 let (message, data) = (message.into_owned(), data.unwrap_or_default().to_owned());
@@ -123,14 +121,27 @@ pub(crate) fn read(exchange: &Exchange, input: Vec<u8>, body: Range<usize>) -> R
     }
     if let Some(said) = for_all.filter(|_| !came_as_batch && parts.iter().all(Option::is_none)) {
         // Nothing of it was carried out.
-        let parts = parts.iter().map(|_| Part::Failed(said.clone())).collect();
-        return Ok(Answers { input, parts });
+        parts.fill(Some(Part::Failed(said)));
+        return Ok(Answers { text, parts });
     }
     if came_as_batch != exchange.is_batch {
         return Err(bad("a batch is answered by an array, and nothing else is"));
     }
-    let whole: Option<SmallVec<[Part; 1]>> = parts.into_iter().collect();
-    whole.map(|parts| Answers { input, parts }).ok_or_else(|| bad("a call without an answer"))
+    if parts.iter().any(Option::is_none) {
+        return Err(bad("a call without an answer"));
+    }
+    Ok(Answers { text, parts })
+}
+
+/// The body, of all that came in.
+fn text(mut input: Vec<u8>, body: Range<usize>) -> Result<String, Failure> {
+    input.truncate(body.end);
+    input.drain(..body.start);
+    String::from_utf8(input).map_err(|_| bad("no UTF-8"))
+}
+
+fn bad(what: &str) -> Failure {
+    Failure::new(Fault::BadAnswer, what)
 }
 
 /// Reads a body that answers calls which have no answers: nothing, or why none of it, or part of it, was
@@ -138,13 +149,13 @@ pub(crate) fn read(exchange: &Exchange, input: Vec<u8>, body: Range<usize>) -> R
 ///
 /// # Errors
 /// What the server says; [`Fault::BadAnswer`].
-pub(crate) fn read_none(body: &[u8]) -> Result<Answers, Failure> {
-    let bad = |what: &str| Failure::new(Fault::BadAnswer, what);
+pub(crate) fn read_none(input: Vec<u8>, body: Range<usize>) -> Result<Answers, Failure> {
+    let body = text(input, body)?;
     if body.trim_ascii().is_empty() {
         return Ok(Answers::default());
     }
     let (mut refused, mut is_answer) = (None, false);
-    answers(body, |answer| match answer.outcome {
+    answers(&body, |answer| match answer.outcome {
         Outcome::Error { code, message, data } if answer.id == "null" => {
             let said = RemoteError {
                 code,

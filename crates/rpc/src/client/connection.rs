@@ -282,7 +282,7 @@ impl Connection {
         let input = std::mem::take(&mut self.input);
         let outcome = match (status, exchange.calls) {
             (200, 1..) => answer::read(exchange, input, body),
-            (200 | 202 | 204, 0) => answer::read_none(input.get(body).unwrap_or_default()),
+            (200 | 202 | 204, 0) => answer::read_none(input, body),
             _ => Err(refusal(status, input.get(body).unwrap_or_default())),
         };
         // Of a request that was answered early the server may still await the rest.

@@ -54,16 +54,15 @@ impl From<SyntaxError> for AnswerError {
 ///
 /// ```
 /// use thalweg_wire::jsonrpc::{Outcome, answers};
-/// let body = br#"{"jsonrpc":"2.0","result":{"n":18446744073709551615},"id":1}"#;
+/// let body = r#"{"jsonrpc":"2.0","result":{"n":18446744073709551615},"id":1}"#;
 /// answers(body, |answer| assert_eq!(answer.outcome, Outcome::Result(r#"{"n":18446744073709551615}"#)))?;
 /// # Ok::<(), thalweg_wire::jsonrpc::AnswerError>(())
 /// ```
 ///
 /// # Errors
 /// It is none; those before the fault were reported.
-pub fn answers<'a>(body: &'a [u8], mut each: impl FnMut(Answer<'a>)) -> Result<bool, AnswerError> {
-    let text = std::str::from_utf8(body).map_err(|_| AnswerError { what: "no UTF-8" })?;
-    let mut text = Text::new(text);
+pub fn answers<'a>(body: &'a str, mut each: impl FnMut(Answer<'a>)) -> Result<bool, AnswerError> {
+    let mut text = Text::new(body);
     if text.kind()? != Kind::Array {
         each(answer(&mut text)?);
         text.finish()?;
@@ -155,13 +154,13 @@ mod tests {
             r#"{"jsonrpc":"2.0","result":1,"id":[]}"#,
             r#"{"jsonrpc":"2.0","result":1,"id":1} x"#,
         ] {
-            assert!(answers(body.as_bytes(), |_| {}).is_err(), "{body}");
+            assert!(answers(body, |_| {}).is_err(), "{body}");
         }
     }
 
     #[test]
     fn a_batch_is_read_in_order() {
-        let body = br#"[{"jsonrpc":"2.0","id":"a","error":{"code":-1,"message":"\u0041","data":[1]}},{"id":2,"result":null,"jsonrpc":"2.0"}]"#;
+        let body = r#"[{"jsonrpc":"2.0","id":"a","error":{"code":-1,"message":"\u0041","data":[1]}},{"id":2,"result":null,"jsonrpc":"2.0"}]"#;
         let mut seen = Vec::new();
         assert_eq!(answers(body, |answer| seen.push(answer)), Ok(true));
         assert_eq!(seen.len(), 2);
@@ -171,7 +170,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_survived(body in proptest::collection::vec(any::<u8>(), 0..64)) {
+        fn any_text_is_survived(body in any::<String>()) {
             let _ = answers(&body, |_| {});
         }
     }
