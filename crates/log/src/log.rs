@@ -446,11 +446,15 @@ impl Inner {
 
     /// The list of places that the next batch is to hold, so that their extents can be folded; empty if there
     /// is nothing to fold.
+    #[inline]
     pub(crate) fn places_to_list(&self) -> Vec<u8> {
+        if self.has_foldable { self.foldable_places() } else { Vec::new() }
+    }
+
+    #[cold]
+    fn foldable_places(&self) -> Vec<u8> {
         let mut list = Vec::new();
-        if self.has_foldable
-            && let Some(extents) = self.extents.foldable()
-        {
+        if let Some(extents) = self.extents.foldable() {
             Places::encode(extents, &mut list);
         }
         list

@@ -79,7 +79,14 @@ impl Watchers {
         drop(watch);
     }
 
+    #[inline]
     pub(crate) fn tell(&self, mask: u32, say: impl Fn(&dyn Watch)) {
+        if mask != 0 {
+            self.tell_each(mask, say);
+        }
+    }
+
+    fn tell_each(&self, mask: u32, say: impl Fn(&dyn Watch)) {
         let mut left = mask;
         while left != 0 {
             let place = left.trailing_zeros() as usize;

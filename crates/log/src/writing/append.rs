@@ -12,7 +12,7 @@ use crate::log::{Change, Inner, Log, Seen};
 use crate::log_numbers::LogNumbers;
 use crate::options::Durability;
 use crate::store::Store;
-use crate::{Commit, Config, Lifetime, Offset, Position, Receipt, Time};
+use crate::{Commit, Config, Lifetime, LogId, Offset, Position, Receipt, Time};
 use parking_lot::{Mutex, MutexGuard};
 use smallvec::{SmallVec, smallvec};
 use std::cell::RefCell;
@@ -139,10 +139,9 @@ impl Store {
         Transaction {
             store: self,
             time,
-            logs: SmallVec::new(),
+            intents: SmallVec::new(),
             numbers: LogNumbers::default(),
-            holds: SmallVec::new(),
-            entries: Vec::new(),
+            entries: SmallVec::new(),
             bytes: Vec::new(),
         }
     }
@@ -150,8 +149,12 @@ impl Store {
     /// Says that a transaction which is kept elsewhere is going to append to a log, as
     /// [`Transaction::append`] does of its own.
     pub fn hold(&self, log: &Arc<Log>) -> AppendIntent {
+        self.hold_locked(log, &mut log.lock())
+    }
+
+    fn hold_locked(&self, log: &Arc<Log>, inner: &mut Inner) -> AppendIntent {
         let count = self.shared.transactions.clone();
-        log.lock().transactions += 1;
+        inner.transactions += 1;
         *count.lock() += 1;
         AppendIntent { log: log.clone(), count }
     }
@@ -198,15 +201,17 @@ impl Drop for AppendIntent {
 pub struct Transaction<'s> {
     store: &'s Store,
     time: Time,
-    logs: SmallVec<[Arc<Log>; 2]>,
-    /// Where each of them is in that list.
-    numbers: LogNumbers,
     /// One per log.
-    holds: SmallVec<[AppendIntent; 2]>,
+    intents: SmallVec<[AppendIntent; 2]>,
+    /// Where each of the logs is in that list.
+    numbers: LogNumbers,
     /// Which log each entry goes to, and where its payload is kept.
-    entries: Vec<(usize, Range<usize>)>,
+    entries: SmallVec<[(usize, Range<usize>); 1]>,
     bytes: Vec<u8>,
 }
+
+/// Watchers to be told of a log that moved.
+type Moved = SmallVec<[(u32, LogId); 1]>;
 
 impl Transaction<'_> {
     /// Adds an entry to one of the store's logs. It is copied and written by [`Transaction::commit`].
@@ -218,13 +223,13 @@ impl Transaction<'_> {
             return Err(CommitError::EmptyEntry);
         }
         // Another store may have a log of the same id.
-        let known = self.numbers.find(log.id()).filter(|place| Arc::ptr_eq(&self.logs[*place], log));
+        let known = self.numbers.find(log.id()).filter(|place| Arc::ptr_eq(self.log(*place), log));
         let place = match known {
             Some(place) => place,
             None => {
-                self.store.shared.owns(&log.lock())?;
-                self.holds.push(self.store.hold(log));
-                self.logs.push(log.clone());
+                let mut inner = log.lock();
+                self.store.shared.owns(&inner)?;
+                self.intents.push(self.store.hold_locked(log, &mut inner));
                 self.numbers.add(log.id())
             }
         };
@@ -267,17 +272,31 @@ impl Transaction<'_> {
     }
 
     fn write(&self, who_syncs: WhoSyncs) -> Result<Receipt, CommitError> {
-        let Some((last, _)) = self.entries.last() else { return Ok(Receipt::default()) };
+        let (receipt, moved) = ENCODED.with_borrow_mut(|encoded| {
+            encoded.clear();
+            self.write_encoded(encoded, who_syncs)
+        })?;
+        // Without what this thread encodes in: a watcher may append.
+        self.store.shared.tell_moved(moved);
+        Ok(receipt)
+    }
+
+    fn write_encoded(
+        &self,
+        encoded: &mut Entries,
+        who_syncs: WhoSyncs,
+    ) -> Result<(Receipt, Moved), CommitError> {
+        let mut moved = Moved::new();
+        let Some((last, _)) = self.entries.last() else { return Ok((Receipt::default(), moved)) };
         let mut locked = self.lock()?;
         let firsts: SmallVec<[Offset; 2]> = locked.iter().map(|inner| inner.tail).collect();
         let mut ends = firsts.clone();
-        let mut last_of = vec![0; self.logs.len()];
+        let mut last_of: SmallVec<[usize; 2]> = smallvec![0; self.intents.len()];
         for (index, (place, _)) in self.entries.iter().enumerate() {
             last_of[*place] = index;
         }
-        let mut encoded = Entries::default();
         let places: SmallVec<[Vec<u8>; 2]> = locked.iter().map(|inner| inner.places_to_list()).collect();
-        for (log, (said, first)) in self.logs.iter().zip(places.iter().zip(&firsts)) {
+        for (log, (said, first)) in self.logs().zip(places.iter().zip(&firsts)) {
             if !said.is_empty() {
                 let stamp = Stamp { log: log.id(), offset: *first, time: self.time };
                 encoded.push_beside(Kind::Places, stamp, said);
@@ -286,36 +305,40 @@ impl Transaction<'_> {
         for (index, (place, range)) in self.entries.iter().enumerate() {
             let flags = if last_of[*place] == index { FLAG_LAST } else { 0 };
             let payload = &self.bytes[range.clone()];
-            let stamp = Stamp { log: self.logs[*place].id(), offset: ends[*place], time: self.time };
+            let stamp = Stamp { log: self.log(*place).id(), offset: ends[*place], time: self.time };
             encoded.push(stamp, flags, payload)?;
             ends[*place] += payload.len() as u64;
         }
-        let touched: SmallVec<[_; 1]> =
-            self.logs.iter().zip(&ends).map(|(log, end)| (log.id(), *end)).collect();
+        let touched: SmallVec<[_; 1]> = self.logs().zip(&ends).map(|(log, end)| (log.id(), *end)).collect();
         let shared = &self.store.shared;
-        let mut batch = PlannedBatch::of_entries(&encoded, touched);
-        let last_log = self.logs.len() - 1;
-        let pending = self.logs.iter().zip(&ends).enumerate().map(|(place, (log, end))| Pending {
+        let mut batch = PlannedBatch::of_entries(encoded, touched);
+        let last_log = self.intents.len() - 1;
+        let pending = self.logs().zip(&ends).enumerate().map(|(place, (log, end))| Pending {
             same_batch_follows: place < last_log,
             ..Pending::payload(log, *end)
         });
         let placed = shared.publish(&mut batch, self.bytes.len() as u64, pending, None, who_syncs)?;
-        let mut moved = Vec::new();
         for (place, inner) in locked.iter_mut().enumerate() {
             let (offsets, places) = (firsts[place]..ends[place], batch.said(&places[place]));
             let change = Change::payload(&placed, offsets, places, self.time);
-            let tell = shared.apply(&self.logs[place], inner, &change, &Seen::payload(ends[place]));
+            let tell = shared.apply(self.log(place), inner, &change, &Seen::payload(ends[place]));
             if tell != 0 {
-                moved.push((tell, self.logs[place].id()));
+                moved.push((tell, self.log(place).id()));
             }
         }
-        drop(locked);
-        shared.tell_moved(moved);
-        Ok(shared.receipt(placed, firsts[*last], ends[*last]))
+        Ok((shared.receipt(placed, firsts[*last], ends[*last]), moved))
+    }
+
+    fn log(&self, place: usize) -> &Arc<Log> {
+        &self.intents[place].log
+    }
+
+    fn logs(&self) -> impl Iterator<Item = &Arc<Log>> {
+        self.intents.iter().map(|intent| &intent.log)
     }
 
     fn lock(&self) -> Result<SmallVec<[MutexGuard<'_, Inner>; 2]>, CommitError> {
-        let locked = Log::lock_all(self.logs.iter().map(|log| &**log));
+        let locked = Log::lock_all(self.logs().map(|log| &**log));
         locked.iter().try_for_each(|inner| inner.check_open())?;
         Ok(locked)
     }

@@ -50,12 +50,16 @@ impl Entries {
             return Err(CommitError::EmptyEntry);
         }
         let (size, limit) = (payload.len() as u64, u64::from(SEGMENT_BYTES_MAX));
-        let length = u32::try_from(size).ok().filter(|_| size < limit);
-        let length = length.ok_or(CommitError::TooLarge { size, limit })?;
+        let Some(length) = u32::try_from(size).ok().filter(|_| size < limit) else {
+            return Err(CommitError::TooLarge { size, limit });
+        };
+        // Room for all of it at once, and for as much padding as there ever is.
+        self.bytes.reserve(format::FRAME_HEADER_BYTES as usize + payload.len() + 8);
         self.bytes.extend_from_slice(&format::frame_header(Kind::Data, flags, stamp, length));
         self.bytes.extend_from_slice(payload);
-        let padding = payload.len().next_multiple_of(8) - payload.len();
-        self.bytes.extend_from_slice(&[0; 8][..padding]);
+        let end = self.bytes.len().next_multiple_of(8);
+        self.bytes.extend_from_slice(&[0; 8]);
+        self.bytes.truncate(end);
         self.count += 1;
         self.entries += 1;
         self.times.get_or_insert(EntryTimes::of(stamp.time)).note(stamp.time);

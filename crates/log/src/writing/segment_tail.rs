@@ -99,14 +99,14 @@ impl SegmentTail {
         mode: WriteMode,
         segment: &Segment,
     ) -> io::Result<()> {
-        let bytes = usize::try_from(batch.bytes()).unwrap_or(usize::MAX);
+        let bytes = || usize::try_from(batch.bytes()).unwrap_or(usize::MAX);
         let by_call = match mode {
             WriteMode::Stored => false,
-            WriteMode::Synced => bytes >= CALL_BYTES_MIN || !self.staged.is_empty(),
+            WriteMode::Synced => bytes() >= CALL_BYTES_MIN || !self.staged.is_empty(),
             WriteMode::Flushed => true,
         };
-        let kept = by_call && bytes <= STAGED_BYTES_MAX;
-        if !kept || self.staged.len() + bytes > STAGED_BYTES_MAX {
+        let kept = by_call && bytes() <= STAGED_BYTES_MAX;
+        if !kept || self.staged.len() + bytes() > STAGED_BYTES_MAX {
             self.flush(segment)?;
         }
         if kept {
