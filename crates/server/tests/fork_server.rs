@@ -11,7 +11,7 @@ use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 use thalweg_fork::{Order, Program};
 use thalweg_sys::epoll::wait_readable;
@@ -126,6 +126,54 @@ fn a_signal_while_the_program_starts_ends_it_and_what_it_has_started() {
         std::thread::sleep(Duration::from_millis(5));
     }
     assert!(!control.exists());
+}
+
+/// `thalweg fork-server` with a program that starts another, listens, and does nothing it is told from then
+/// on; and the processes of both.
+fn stubborn(control: &Path, patience_ms: &str) -> (Child, String) {
+    let told = control.with_extension("processes");
+    let script =
+        "read order; echo ok >&0; sleep 120 >&2 & echo $$ $! > \"$0.new\"; mv \"$0.new\" \"$0\"; wait";
+    let mut command = Command::new(PROGRAM);
+    command.args(["fork-server", "--patience-ms", patience_ms, "--control"]).arg(control);
+    command.args(["--", "sh", "-c", script]).arg(&told).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = command.spawn().unwrap();
+    let mut says = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut says).unwrap();
+    assert!(says.contains("server 1 at"), "{says}");
+    within_a_minute("the program does not start", || told.exists());
+    (child, std::fs::read_to_string(&told).unwrap())
+}
+
+fn within_a_minute(otherwise: &str, mut is_there: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_there() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "{otherwise}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// As an operator who presses Ctrl-C again.
+#[test]
+fn a_second_signal_ends_at_once_a_server_that_does_not_end_and_what_it_has_started() {
+    for (patience_ms, signals) in [("120000", &["TERM", "INT"][..]), ("300", &["TERM"])] {
+        let directory = tempfile::tempdir().unwrap();
+        let control = directory.path().join("forks.sock");
+        let (mut child, processes) = stubborn(&control, patience_ms);
+        assert!(processes.split_whitespace().all(runs), "{processes}");
+        for signal in signals {
+            let sent = Command::new("kill").args(["-s", signal, &child.id().to_string()]).status().unwrap();
+            assert!(sent.success());
+        }
+        let mut ended = None;
+        within_a_minute("it waits for a server that does not end", || {
+            ended = child.try_wait().unwrap();
+            ended.is_some()
+        });
+        assert_eq!(ended.and_then(|status| status.code()), Some(0));
+        within_a_minute("a process is left", || !processes.split_whitespace().any(runs));
+        assert!(!control.exists());
+    }
 }
 
 #[test]

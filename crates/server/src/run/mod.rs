@@ -6,7 +6,7 @@
 
 mod control;
 mod housekeeping;
-mod second_signal;
+pub(crate) mod second_signal;
 mod threads;
 
 pub(crate) use control::Control;

@@ -1,4 +1,4 @@
-//! Whether a signal asks a server to end at once that is ending already.
+//! Whether a signal asks a program to end at once that is ending already.
 //!
 //! `timeout` and the like signal a program and then its process group, so that the program gets the same
 //! signal twice within a moment. That is one request. A second request comes later, or by the other signal.
@@ -9,7 +9,7 @@ use thalweg_sys::signal::Signal;
 /// How long the same signal counts as the same request.
 const ECHO: Duration = Duration::from_millis(200);
 
-/// The signal that had the server end, and when it came.
+/// The signal that had the program end, and when it came.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FirstSignal {
     signal: Signal,

@@ -2,18 +2,23 @@
 
 use crate::client::{Failure, Output};
 use crate::command_line::ForkServerOptions;
+use crate::run::second_signal::FirstSignal;
 use crate::start::listeners_handed_over;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use thalweg_fork::generated::types::SCHEMA_HASH;
 use thalweg_fork::{ERROR_TAG, First, Options, Supervisor};
 use thalweg_service::{Server, ServerOptions};
 use thalweg_sys::epoll::{Epoll, Events, Timeout, Watch};
-use thalweg_sys::signal::Signals;
+use thalweg_sys::signal::{Signal, Signals};
 
-/// Runs until the last server has ended, or a signal says so.
+/// Between two looks at a control endpoint that is ending.
+const ENDING_MS: u32 = 10;
+
+/// Runs until the last server has ended, or a signal says so. Then it ends them in good order; with a second
+/// signal by force, at once.
 ///
 /// # Errors
 /// The program does not start, or the endpoint cannot be listened at; the last server crashed.
@@ -50,11 +55,18 @@ pub(crate) fn run(options: &ForkServerOptions) -> Result<(), Failure> {
         // Standard output may be closed: the address is then not wanted.
         let _ = Output::Text.say(format_args!("server 1 at {address}, control at {}", options.control), ());
     }
-    let is_told = await_end(&signals, &supervisor).map_err(failed("wait for the servers to end"))?;
+    let wait = failed("wait for the servers to end");
+    let changes = Changes::of(&signals, &supervisor).map_err(&wait)?;
+    let first = changes.await_end().map_err(wait)?;
     // A signal to this program may have gone to its servers, too: one that ends from here on is no loss.
-    let lost = supervisor.lost().filter(|_| !is_told);
-    supervisor.end();
+    let lost = supervisor.lost().filter(|_| first.is_none());
+    changes.end_servers(first);
     stopper.stop();
+    while !thread.is_finished() {
+        if changes.has_another(first, ENDING_MS) {
+            return Ok(());
+        }
+    }
     match thread.join() {
         Ok(outcome) => outcome.map_err(served)?,
         Err(_) => return Err(Failure::Undone("the control endpoint ended in a panic".to_owned())),
@@ -73,17 +85,58 @@ fn first_listener(asked: Option<SocketAddr>, mut inherited: Vec<OwnedFd>) -> io:
     }
 }
 
-/// Waits until no server is left, or a signal has this program end; whether one has.
-fn await_end(signals: &Signals, supervisor: &Supervisor) -> io::Result<bool> {
-    let epoll = Epoll::new()?;
-    epoll.add(signals.as_fd(), 0, Watch::READ)?;
-    epoll.add(supervisor.descriptor(), 1, Watch::READ)?;
-    while !supervisor.is_over() {
-        epoll.wait(&mut Events::with_capacity(2), 2, Timeout::Never)?;
-        supervisor.heard();
-        if signals.next()?.is_some() {
-            return Ok(true);
+/// What the first thread waits for: signals, and ends of servers.
+struct Changes<'a> {
+    signals: &'a Signals,
+    supervisor: &'a Supervisor,
+    epoll: Epoll,
+}
+
+impl<'a> Changes<'a> {
+    fn of(signals: &'a Signals, supervisor: &'a Supervisor) -> io::Result<Self> {
+        let epoll = Epoll::new()?;
+        epoll.add(signals.as_fd(), 0, Watch::READ)?;
+        epoll.add(supervisor.descriptor(), 1, Watch::READ)?;
+        Ok(Self { signals, supervisor, epoll })
+    }
+
+    /// Waits for a change. Returns the signal, if it is one.
+    fn next(&self, timeout: Timeout) -> io::Result<Option<Signal>> {
+        self.epoll.wait(&mut Events::with_capacity(2), 2, timeout)?;
+        self.supervisor.heard();
+        self.signals.next()
+    }
+
+    /// Waits until no server is left, or a signal has this program end; returns that signal.
+    fn await_end(&self) -> io::Result<Option<FirstSignal>> {
+        while !self.supervisor.is_over() {
+            if let Some(signal) = self.next(Timeout::Never)? {
+                return Ok(Some(FirstSignal::now(signal)));
+            }
+        }
+        Ok(self.signals.next()?.map(FirstSignal::now))
+    }
+
+    /// Ends the servers: in good order, and by force at another signal, or when their time is over.
+    fn end_servers(&self, first: Option<FirstSignal>) {
+        let until = self.supervisor.order_end();
+        while !self.supervisor.is_over() {
+            let left = until.saturating_duration_since(Instant::now());
+            let left_ms = u32::try_from(left.as_millis()).unwrap_or(u32::MAX);
+            if left.is_zero() || self.has_another(first, left_ms.max(1)) {
+                break;
+            }
+        }
+        self.supervisor.end_by_force();
+    }
+
+    /// Waits for a change; whether it is a signal that follows the first as another. If signals cannot be
+    /// read any more, it is.
+    fn has_another(&self, first: Option<FirstSignal>, wait_ms: u32) -> bool {
+        match (self.next(Timeout::Milliseconds(wait_ms)), first) {
+            (Ok(Some(signal)), Some(first)) => first.is_followed_by_another(signal, Instant::now()),
+            (Ok(_), _) => false,
+            (Err(_), _) => true,
         }
     }
-    Ok(signals.next()?.is_some())
 }
