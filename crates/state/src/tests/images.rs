@@ -130,6 +130,24 @@ fn a_fork_whose_only_image_is_not_what_it_was_is_no_state_that_never_was() {
     assert_eq!((state.forks(), images_in(&store)), (vec![main], 1));
 }
 
+/// A fork that branched off before its parent was trimmed still has the entries.
+#[test]
+fn a_damaged_image_that_a_fork_cannot_do_without_stays_where_another_can() {
+    let store = memory();
+    let options = Options { history: History::Trimmed, ..Options::default() };
+    let state = State::open(&store, "s", options.clone()).unwrap();
+    let (parent, _) = state.fork(state.main(), 1).unwrap();
+    state.write(parent, &put("a", "1"), 1).unwrap();
+    let (child, _) = state.fork(parent, 1).unwrap();
+    let offset = state.checkpoint(parent, 2).unwrap();
+    drop(state);
+    forged(&store, parent, offset);
+    let state = State::open(&store, "s", options).unwrap();
+    assert_eq!(state.get(child, View::Committed, "a").unwrap().as_deref(), Some(&b"1"[..]));
+    assert!(matches!(state.map(parent, View::Committed), Err(Error::Unreadable { .. })));
+    assert!(find_image(&store, parent, offset).staged().is_some(), "it may be mended by other means");
+}
+
 #[test]
 fn entries_that_were_let_go_of_are_not_passed_over() {
     let store = memory();
