@@ -127,6 +127,11 @@ impl<T> Callbacks<T> {
         Some(&slot.callback)
     }
 
+    /// All of them, in no order.
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
+        self.slots.iter().map(|slot| &slot.callback)
+    }
+
     /// How many there are.
     pub fn len(&self) -> usize {
         self.slots.len()
@@ -202,6 +207,7 @@ mod tests {
                 }
                 prop_assert_eq!(callbacks.len(), model.len());
                 prop_assert_eq!(callbacks.find(id).copied(), model.get(&id).copied());
+                prop_assert!(callbacks.iter().collect::<BTreeSet<_>>().into_iter().eq(model.values()));
             }
             prop_assert_eq!(callbacks.clear().len(), model.len());
             prop_assert!(callbacks.is_empty());

@@ -244,6 +244,34 @@ class Handles(Case):
         self.assertEqual((reference(), protocol()), (None, None))
         self.assertEqual(theirs.recv(1), b"")
 
+    def test_a_loop_that_was_never_closed_goes_with_what_its_mailbox_would_tell(self) -> None:
+        ours, theirs = self.pair()
+        for name, listen in (
+            ("register", lambda loop, told: loop.mailbox.register(told)),
+            ("timer", lambda loop, told: loop.mailbox.timer(3600, told)),
+            ("watch", lambda loop, told: loop.mailbox.watch(ours, told)),
+            ("socket", lambda loop, told: loop.mailbox.socket(theirs, told)),
+            ("future", lambda loop, _: loop.mailbox.future()),
+        ):
+            loop = thalweg.new_event_loop()
+            loop.mailbox.register(print)
+            listen(loop, lambda _kind, _payload, loop=loop: loop.stop())
+            reference = weakref.ref(loop)
+            del loop
+            self.assertIn("event loop", self.collected(), msg=name)
+            self.collected()
+            self.assertIsNone(reference(), msg=name)
+
+    def test_a_timer_of_a_mailbox_is_still_told_however_often_somebody_collects(self) -> None:
+        loop = thalweg.new_event_loop()
+        self.addCleanup(loop.close)
+        seen: list[int] = []
+        for number in range(100):
+            loop.mailbox.timer(0.001, lambda *_, number=number: (gc.collect(), seen.append(number)))
+        gc.collect()
+        loop.run_until_complete(asyncio.sleep(0.05))
+        self.assertEqual(seen, list(range(100)))
+
     def test_what_waits_is_still_called_however_often_somebody_collects(self) -> None:
         loop = thalweg.new_event_loop()
         self.addCleanup(loop.close)

@@ -430,6 +430,7 @@ impl Loop {
         self.ready.traverse(|ready| ready.iter().try_for_each(|ready| ready.traverse(&visit)))?;
         self.timers.traverse(|timers| timers.traverse(&visit))?;
         self.io.traverse(|io| io.traverse(&visit))?;
+        self.callbacks.traverse(|callbacks| callbacks.iter().try_for_each(|told| told.traverse(&visit)))?;
         self.write_batch.traverse(&visit)
     }
 

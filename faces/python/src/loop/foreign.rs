@@ -53,11 +53,17 @@ pub(crate) fn track<T>(py: Python<'_>, object: &Py<T>) {
     }
 }
 
-/// Whether this is the only reference to an object, weak ones aside. Under the interpreter's lock only.
+/// How many references there are to an object, weak ones aside. Under the interpreter's lock only.
+#[inline]
+pub(crate) fn references<T>(object: &Py<T>) -> isize {
+    // SAFETY: the object is alive, and it is not counted without the lock.
+    unsafe { pyo3::ffi::Py_REFCNT(object.as_ptr()) }
+}
+
+/// Whether this is the only one.
 #[inline]
 pub(crate) fn is_only<T>(object: &Py<T>) -> bool {
-    // SAFETY: the object is alive, and it is not counted without the lock.
-    unsafe { pyo3::ffi::Py_REFCNT(object.as_ptr()) == 1 }
+    references(object) == 1
 }
 
 /// Does something while an exception passes for being handled, as in an `except` clause: whatever is raised

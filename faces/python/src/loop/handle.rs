@@ -297,9 +297,13 @@ impl TimerHandle {
         drop(slf.as_super().get().let_go(slf.py()));
     }
 
-    /// What [`Handle::traverse_waiting`] is for a handle.
-    pub(crate) fn traverse_waiting(slf: &Py<Self>, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
-        if !foreign::is_only(slf) {
+    /// What [`Handle::traverse_waiting`] is for a handle. `references`: how many the loop has to it.
+    pub(crate) fn traverse_waiting(
+        slf: &Py<Self>,
+        references: isize,
+        visit: &PyVisit<'_>,
+    ) -> Result<(), PyTraverseError> {
+        if foreign::references(slf) != references {
             return Ok(());
         }
         slf.get().scheduled_on.traverse(visit)?;

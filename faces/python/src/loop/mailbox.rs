@@ -47,17 +47,41 @@ impl Registration {
     }
 }
 
+    /// Shows the garbage collector what is told, and by what.
+    pub(crate) fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        match self {
+            Self::Call { callback, context, source } => {
+                visit.call(callback)?;
+                visit.call(context)?;
+                source.traverse(visit)
+            }
+            Self::Future { future, .. } => visit.call(future),
+        }
+    }
+
 /// What of the loop's own brings a callback its events.
 pub(crate) enum Source {
     /// Nothing: it comes from posts.
     Posts,
     Descriptor(RawFd),
     /// The socket object owns its descriptor and is kept for it.
-    Socket(RawFd, #[expect(dead_code, reason = "kept, so that the descriptor stays what it is")] Py<PyAny>),
+    Socket(RawFd, Py<PyAny>),
+    /// It waits in the loop as well, among its timers or to be called.
     Timer(Py<TimerHandle>),
 }
 
 /// One callback's share of a delivery.
+impl Source {
+    fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        match self {
+            Self::Posts | Self::Descriptor(_) => Ok(()),
+            Self::Socket(_, socket) => visit.call(socket),
+            // Shown here alone: the loop shows what waits in it if nothing else refers to that.
+            Self::Timer(timer) => TimerHandle::traverse_waiting(timer, 2, visit),
+        }
+    }
+}
+
 enum Call {
     Back(Py<PyAny>, Py<PyAny>),
     Future(Py<PyAny>),

@@ -148,7 +148,7 @@ impl Timers {
     /// Shows the garbage collector what the timers hold.
     pub(crate) fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
         let far = self.far.values().flat_map(|bucket| &bucket.timers);
-        self.near.iter().chain(far).try_for_each(|due| TimerHandle::traverse_waiting(&due.handle, visit))
+        self.near.iter().chain(far).try_for_each(|due| TimerHandle::traverse_waiting(&due.handle, 1, visit))
     }
 
     /// Everything, at the end.
