@@ -7,9 +7,12 @@ import socket
 import tempfile
 import unittest
 import warnings
+from asyncio import selector_events
 
 import thalweg
 from support import bind_to_the_brim
+from thalweg.loop._datagrams import DatagramTransport
+from thalweg.loop._streams import StreamTransport
 
 
 class Notes(asyncio.DatagramProtocol):
@@ -84,6 +87,16 @@ class Case(unittest.IsolatedAsyncioTestCase):
 
 
 class Datagrams(Case):
+    async def test_it_has_what_asyncios_has(self) -> None:
+        for ours, theirs in (
+            (DatagramTransport, selector_events._SelectorDatagramTransport),
+            (StreamTransport, selector_events._SelectorSocketTransport),
+        ):
+            classes = [each for each in theirs.__mro__ if each.__module__ == selector_events.__name__]
+            wanted = {name for each in classes for name in vars(each) if not name.startswith("_")}
+            self.assertEqual(wanted - set(dir(ours)), set(), ours)
+            self.assertEqual(ours.max_size, theirs.max_size)
+
     async def test_each_comes_whole_in_order_and_with_its_sender(self) -> None:
         one, other = await self.open(), await self.open()
         said = [b"", b"x", os.urandom(60_000), b"last"]

@@ -17,6 +17,9 @@ class _AsTransport(transports._FlowControlMixin, asyncio.DatagramTransport):
 class DatagramTransport(_native.DatagramTransport):
     """The transport of a datagram socket, UDP or Unix."""
 
+    # The longest datagram that is taken whole.
+    max_size = 256 * 1024
+
     def __new__(
         cls,
         loop: Any,
