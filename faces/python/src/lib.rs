@@ -4,8 +4,8 @@
 //! with stores, appending, and every way to read; [`service`] and [`rpc`] are calls, over frames and over
 //! JSON-RPC, and [`messagepack`] is the codec of generated code; `loop` is the event loop; [`worker`] is what
 //! Erlang runs. Never knows what a payload means. All parts share [`payload`], bytes from Python;
-//! [`hearing`], how a thread sleeps and still hears signals; [`forks`], which process an object belongs to;
-//! and [`error`], the exceptions of stores.
+//! [`numbers`], which of Python's an argument takes; [`hearing`], how a thread sleeps and still hears
+//! signals; [`forks`], which process an object belongs to; and [`error`], the exceptions of stores.
 //!
 //! The interpreter's lock is kept where work is shorter than giving it away, and given away wherever a disk
 //! or another thread may be waited for.
@@ -15,6 +15,7 @@ mod forks;
 mod hearing;
 mod r#loop;
 mod messagepack;
+mod numbers;
 mod payload;
 mod rpc;
 mod service;

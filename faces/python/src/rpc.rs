@@ -4,7 +4,8 @@
 //! says about the way between JSON and frames. What comes and goes is text: Python's own `json` reads and
 //! writes it. Never knows asyncio.
 
-use crate::service::{Number, Owned, Raise, exception, fault, seconds, whole};
+use crate::numbers::Number;
+use crate::service::{Owned, Raise, exception, fault, seconds, whole};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
 use std::os::fd::AsRawFd;

@@ -27,7 +27,7 @@ class Append(StoreCase):
             self.log.append(memoryview(b"abcdef")[::2])
         with self.assertRaises(thalweg.EmptyEntry):
             self.log.append(b"")
-        with self.assertRaises(OverflowError):
+        with self.assertRaisesRegex(ValueError, "^time is -1: give a whole number from 0 to"):
             self.log.append(b"x", -1)
         self.assertEqual(read(self.log.query()), [])
 
@@ -80,7 +80,7 @@ class Append(StoreCase):
         for wrong in ([5], [(5,)], [(5, b"a", b"b")], [("5", b"a")], [(5, "a")]):
             with self.assertRaises((TypeError, ValueError)):
                 self.log.append_timed(wrong)
-        with self.assertRaises(OverflowError):
+        with self.assertRaisesRegex(ValueError, "^time is -1: give a whole number from 0 to"):
             self.log.append_timed([(-1, b"a")])
         with self.assertRaises(thalweg.EmptyEntry):
             self.log.append_timed([(1, b"a"), (2, b"")])

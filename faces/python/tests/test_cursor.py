@@ -62,7 +62,7 @@ class Cursor(StoreCase):
         self.log.append(b"x")
         self.assertTrue(cursor.wait(0))
         for nonsense in (-1, -1e30, float("nan"), float("-inf")):
-            with self.assertRaisesRegex(ValueError, "a timeout is a number of seconds, 0 or more"):
+            with self.assertRaisesRegex(ValueError, "^timeout is .*: give seconds, 0 or more$"):
                 cursor.wait(nonsense)
 
     def test_a_time_that_no_clock_comes_to_is_no_end_of_a_wait(self):

@@ -158,9 +158,13 @@ class Posts(MailboxCase):
 
     def test_what_is_no_kind_is_refused(self) -> None:
         number = self.mailbox.register(self.tell)
-        for kind in (0, 4, 255):
-            self.assertRaisesRegex(ValueError, "no kind", self.mailbox.post, number, kind)
-        self.assertRaises(OverflowError, self.mailbox.post, number, -1)
+        for kind in (0, 4, 255, 256, -1):
+            self.assertRaisesRegex(ValueError, f"^{kind} is no kind of event$", self.mailbox.post, number, kind)
+
+    def test_a_capacity_that_nothing_has_is_refused_by_name(self) -> None:
+        for events in (-1, 1 << 64):
+            with self.assertRaisesRegex(ValueError, f"^capacity is {events}: give a whole number from 0 to"):
+                self.mailbox.capacity = events
 
     def test_a_callback_that_raises_is_reported_and_goes_on(self) -> None:
         def fail(kind: int, payload: object) -> None:

@@ -106,7 +106,7 @@ class Query(StoreCase):
     def test_a_query_begins_in_one_place(self):
         with self.assertRaisesRegex(ValueError, "one of start"):
             self.log.query(start=1, offset=2)
-        with self.assertRaises(OverflowError):
+        with self.assertRaisesRegex(ValueError, "^start is -1: give a whole number from 0 to"):
             self.log.query(start=-1)
         with self.assertRaises(TypeError):
             self.log.query(start="now")

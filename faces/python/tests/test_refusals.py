@@ -14,6 +14,11 @@ from thalweg.messagepack import DecodeError, EncodeError
 from thalweg.rpc import RemoteError
 
 
+def out_of_range(word, value, most=(1 << 64) - 1):
+    """What is said of a number that an argument cannot be."""
+    return f"^{word} is {value}: give a whole number from 0 to {most}$"
+
+
 class Table(unittest.TestCase):
     def test_each_code_has_one_class_that_says_what_it_means(self):
         # What goes wrong with services has a table of its own, and servers of others say what they like.
@@ -119,9 +124,12 @@ class Refusals(StoreCase):
         for size in (0, 8, 4096, 1_000_001, (1 << 30) + 4096, (1 << 32) - 1):
             with self.assertRaisesRegex(ValueError, says):
                 thalweg.open(path, segment_bytes_max=size)
-        for size, kind in ((-1, OverflowError), (1 << 32, OverflowError), (4096.0, TypeError)):
-            with self.assertRaises(kind):
-                thalweg.open(path, segment_bytes_max=size)
+        for word in ("segment_bytes_min", "segment_bytes_max"):
+            for size in (-1, 1 << 32):
+                with self.assertRaisesRegex(ValueError, out_of_range(word, size, (1 << 32) - 1)):
+                    thalweg.open(path, **{word: size})
+            with self.assertRaises(TypeError):
+                thalweg.open(path, **{word: 4096.0})
         self.assertFalse(path.exists())
         says = r"^segment_bytes_min is \d+; it must be a multiple of 4096 from 4096 to 65536, which is segment_bytes_max$"
         for size in (0, 8, 4097, 1 << 20):
@@ -136,6 +144,20 @@ class Refusals(StoreCase):
             with thalweg.open(durability="memory", segment_bytes_min=size, segment_bytes_max=65536) as store:
                 self.assertEqual(store.stats().segment_bytes, size)
 
+    def test_bounds_that_no_number_has_are_refused_by_name(self):
+        path = self.path.parent / "other"
+        for word in ("retain_us", "retain_bytes", "rotate_after_us"):
+            for value in (-1, 1 << 64):
+                with self.assertRaisesRegex(ValueError, out_of_range(word, value)):
+                    thalweg.open(path, **{word: value})
+        self.assertFalse(path.exists())
+        for value in (-1, 1 << 64):
+            with self.assertRaisesRegex(ValueError, out_of_range("limit", value)):
+                self.log.scan(limit=value)
+        for follower in (self.log.cursor(), self.store.new_logs()):
+            with self.assertRaisesRegex(ValueError, "^timeout is -1000+: give seconds, 0 or more$"):
+                follower.wait(-(10**400))
+
     def test_queries_that_make_no_sense(self):
         self.fill(3)
         reads = [self.log.query, self.log.scan, self.log.cursor, self.log.tail, self.log.cursor().seek]
@@ -144,8 +166,11 @@ class Refusals(StoreCase):
                 with self.assertRaisesRegex(ValueError, "begins in one place"):
                     read_it(**words)
             for word in ("start", "after", "exact", "offset", "end"):
-                for value, kind in ((-1, OverflowError), (1 << 64, OverflowError), (0.5, TypeError), ("1", TypeError)):
-                    with self.assertRaises(kind, msg=f"{read_it} {word} {value}"):
+                for value in (-1, 1 << 64):
+                    with self.assertRaisesRegex(ValueError, out_of_range(word, value), msg=f"{read_it}"):
+                        read_it(**{word: value})
+                for value in (0.5, "1"):
+                    with self.assertRaises(TypeError, msg=f"{read_it} {word} {value}"):
                         read_it(**{word: value})
             for words in ({"begin": 1}, {"tail": 1}, {"uncommitted": "yes"}):
                 with self.assertRaises(TypeError, msg=f"{read_it} {words}"):
@@ -153,16 +178,19 @@ class Refusals(StoreCase):
         self.assertEqual(read(self.log.query(after=(1 << 64) - 1)), [])
 
     def test_times_and_names_that_make_no_sense(self):
-        calls = [
-            lambda time: self.log.append(b"x", time),
-            lambda time: self.log.append_many([b"x"], time),
-            lambda time: self.log.append_timed([(time, b"x")]),
-            self.store.transaction,
-            lambda time: self.store.purge(before=time),
-        ]
-        for call in calls:
-            for value, kind in ((-1, OverflowError), (1 << 64, OverflowError), (0.5, TypeError), ("1", TypeError)):
-                with self.assertRaises(kind, msg=f"{value}"):
+        calls = {
+            lambda time: self.log.append(b"x", time): "time",
+            lambda time: self.log.append_many([b"x"], time): "time",
+            lambda time: self.log.append_timed([(time, b"x")]): "time",
+            self.store.transaction: "time",
+            lambda time: self.store.purge(before=time): "before",
+        }
+        for call, word in calls.items():
+            for value in (-1, 1 << 64):
+                with self.assertRaisesRegex(ValueError, out_of_range(word, value)):
+                    call(value)
+            for value in (0.5, "1"):
+                with self.assertRaises(TypeError, msg=f"{value}"):
                     call(value)
         for call in (self.store.log, self.store.purge):
             with self.assertRaises(UnicodeEncodeError):

@@ -13,6 +13,7 @@ use super::handle::TimerHandle;
 use super::io::{PostedEvent, Side, Target};
 use super::turn::{Ready, report_raised};
 use super::{os_error, truth};
+use crate::numbers::Number;
 use crate::storage::Bell;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::gc::{PyTraverseError, PyVisit};
@@ -45,7 +46,6 @@ impl Registration {
     fn hears(&self, kind: Kind) -> bool {
         matches!(self, Self::Call { .. }) || kind.is_answer() || kind.is_error()
     }
-}
 
     /// Shows the garbage collector what is told, and by what.
     pub(crate) fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
@@ -58,6 +58,7 @@ impl Registration {
             Self::Future { future, .. } => visit.call(future),
         }
     }
+}
 
 /// What of the loop's own brings a callback its events.
 pub(crate) enum Source {
@@ -70,7 +71,6 @@ pub(crate) enum Source {
     Timer(Py<TimerHandle>),
 }
 
-/// One callback's share of a delivery.
 impl Source {
     fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
         match self {
@@ -82,6 +82,7 @@ impl Source {
     }
 }
 
+/// One callback's share of a delivery.
 enum Call {
     Back(Py<PyAny>, Py<PyAny>),
     Future(Py<PyAny>),
@@ -288,8 +289,12 @@ fn subject_of(py: Python<'_>, kind: Kind, payload: Option<&Py<PyAny>>) -> Subjec
     }
 }
 
-fn kind_of(number: u8) -> PyResult<Kind> {
-    Kind::of(number).ok_or_else(|| PyValueError::new_err(format!("{number} is no kind of event")))
+fn kind_of(number: Number<u8>) -> PyResult<Kind> {
+    let (found, text) = match number {
+        Number::Fits(number) => (Kind::of(number), number.to_string()),
+        Number::Outside(text) => (None, text),
+    };
+    found.ok_or_else(|| PyValueError::new_err(format!("{text} is no kind of event")))
 }
 
 #[pymethods]
@@ -416,7 +421,7 @@ impl Mailbox {
     /// waits already, of the same side of the same descriptor, is not queued again. Raises `Overloaded`
     /// when as many wait as may.
     #[pyo3(signature = (id, kind, payload = None))]
-    fn post(&self, py: Python<'_>, id: u64, kind: u8, payload: Option<Py<PyAny>>) -> PyResult<bool> {
+    fn post(&self, py: Python<'_>, id: u64, kind: Number<u8>, payload: Option<Py<PyAny>>) -> PyResult<bool> {
         let (state, id, kind) = (self.owner.get(), CallbackId::of(id), kind_of(kind)?);
         state.open(py)?;
         let subject = subject_of(py, kind, payload.as_ref());
@@ -451,7 +456,7 @@ impl Mailbox {
 
     /// Tells of an event there and then: for sources of the loop's own.
     #[pyo3(signature = (id, kind, payload = None))]
-    fn _tell(&self, py: Python<'_>, id: u64, kind: u8, payload: Option<Py<PyAny>>) -> PyResult<()> {
+    fn _tell(&self, py: Python<'_>, id: u64, kind: Number<u8>, payload: Option<Py<PyAny>>) -> PyResult<()> {
         deliver(self.owner.bind(py), Event { callback: CallbackId::of(id), kind: kind_of(kind)?, payload })
     }
 
@@ -468,8 +473,10 @@ impl Mailbox {
     }
 
     #[setter]
-    fn set_capacity(&self, py: Python<'_>, events: usize) {
+    fn set_capacity(&self, py: Python<'_>, events: Number<usize>) -> PyResult<()> {
+        let events = events.whole("capacity").map_err(PyValueError::new_err)?;
         self.owner.get().capacity.set(py, events);
+        Ok(())
     }
 
     /// Callbacks and events that wait to be called.

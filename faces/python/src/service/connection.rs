@@ -7,8 +7,9 @@
 use super::error::{Raise, exception, fault};
 use super::owned::{Owned, Unavailable};
 use super::spawned::Program;
-use super::{Number, seconds, whole};
+use super::{seconds, whole};
 use crate::hearing;
+use crate::numbers::Number;
 use crate::payload::Payload;
 use parking_lot::Mutex;
 use pyo3::prelude::*;

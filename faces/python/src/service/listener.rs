@@ -3,7 +3,8 @@
 use super::error::Raise;
 use super::owned::Owned;
 use super::reply::Replies;
-use super::{Number, endpoint, schema, seconds, whole};
+use super::{endpoint, schema, seconds, whole};
+use crate::numbers::Number;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
 use std::os::fd::AsRawFd;

@@ -9,13 +9,11 @@
 mod connection;
 mod error;
 mod listener;
-mod numbers;
 mod owned;
 mod reply;
 mod spawned;
 
 pub(crate) use error::{Raise, exception, fault};
-pub(crate) use numbers::{Number, seconds, whole};
 pub(crate) use owned::{Owned, Unavailable};
 
 use connection::Connection;
@@ -23,7 +21,9 @@ use listener::Listener;
 use reply::Reply;
 use spawned::Program;
 
+use crate::numbers::Number;
 use pyo3::prelude::*;
+use std::time::Duration;
 use thalweg_transport::Endpoint;
 use thalweg_wire::fault::Fault;
 use thalweg_wire::frame::SchemaHash;
@@ -35,6 +35,18 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Program>()?;
     module.add_class::<Reply>()?;
     module.add("BACKLOG_BYTES", thalweg_service::BACKLOG_BYTES)
+}
+
+/// A whole number that an option or an argument is given.
+#[inline]
+pub(crate) fn whole<T>(py: Python<'_>, name: &str, value: Number<T>) -> PyResult<T> {
+    value.whole(name).map_err(|wrong| fault(py, Fault::BadArgument, wrong))
+}
+
+/// A number of seconds.
+#[inline]
+pub(crate) fn seconds(py: Python<'_>, name: &str, value: Number<f64>) -> PyResult<Duration> {
+    value.seconds(name).map_err(|wrong| fault(py, Fault::BadArgument, wrong))
 }
 
 pub(crate) fn endpoint(py: Python<'_>, path: &str) -> PyResult<Endpoint> {

@@ -5,7 +5,8 @@
 
 use super::error::Raise;
 use super::owned::{Owned, Unavailable};
-use super::{Number, endpoint, seconds, whole};
+use super::{endpoint, seconds, whole};
+use crate::numbers::Number;
 use pyo3::prelude::*;
 use std::collections::HashMap;
 use std::ffi::OsString;

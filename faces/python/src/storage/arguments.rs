@@ -1,5 +1,6 @@
 //! Arguments of kinds that Python has no type for, checked before anything is done.
 
+use crate::numbers::Number;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use std::path::PathBuf;
@@ -25,6 +26,18 @@ impl<'a, 'py, T: FromPyObject<'a, 'py>> FromPyObject<'a, 'py> for Keyword<T> {
     fn extract(value: Borrowed<'a, 'py, PyAny>) -> Result<Self, T::Error> {
         value.extract().map(Keyword::Given)
     }
+}
+
+/// A whole number; one out of range is refused by name.
+#[inline]
+pub(crate) fn whole<T>(name: &str, value: Number<T>) -> PyResult<T> {
+    value.whole(name).map_err(PyValueError::new_err)
+}
+
+/// The same of an argument that may be omitted.
+#[inline]
+pub(crate) fn optional<T>(name: &str, value: Option<Number<T>>) -> PyResult<Option<T>> {
+    value.map(|value| whole(name, value)).transpose()
 }
 
 /// A path, which is not empty: of an empty one the operating system says only that there is no such file.

@@ -8,6 +8,7 @@ use super::query::QueryArguments;
 use super::search;
 use super::shared::{Seat, Shared};
 use super::walk::{EntryWalk, Walk};
+use crate::numbers::Number;
 use pyo3::prelude::*;
 use std::sync::Arc;
 use thalweg_log::Ended;
@@ -59,11 +60,11 @@ impl Cursor {
     fn seek(
         &self,
         py: Python<'_>,
-        start: Option<u64>,
-        end: Option<u64>,
-        after: Option<u64>,
-        exact: Option<u64>,
-        offset: Option<u64>,
+        start: Option<Number<u64>>,
+        end: Option<Number<u64>>,
+        after: Option<Number<u64>>,
+        exact: Option<Number<u64>>,
+        offset: Option<Number<u64>>,
         tail: bool,
         checkpoint: bool,
         uncommitted: bool,
@@ -80,7 +81,7 @@ impl Cursor {
     /// removed, or `timeout` seconds are over; `False`: the time is over. What was committed need not be an
     /// entry of this log. Other threads run meanwhile, and signals are handled.
     #[pyo3(signature = (timeout=None))]
-    fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<bool> {
+    fn wait(&self, py: Python<'_>, timeout: Option<Number<f64>>) -> PyResult<bool> {
         following::wait(py, &self.seat, timeout, |entries| &entries.walk.cursor)
     }
 

@@ -10,6 +10,7 @@ use super::new_logs;
 use super::shared::{Seat, Shared};
 use crate::error;
 use crate::hearing;
+use crate::numbers::Number;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use std::io;
@@ -49,7 +50,7 @@ pub(crate) trait Source {
 pub(crate) fn wait<T, F: Follower>(
     py: Python<'_>,
     seat: &Seat<T>,
-    timeout: Option<f64>,
+    timeout: Option<Number<f64>>,
     who: impl Fn(&T) -> &F,
 ) -> PyResult<bool> {
     let deadline = timeout.map(deadline_in).transpose()?.flatten();
@@ -66,12 +67,18 @@ pub(crate) fn wait<T, F: Follower>(
 }
 
 /// When so many seconds are over; `None` for more than a clock can tell, infinity among them.
-fn deadline_in(seconds: f64) -> PyResult<Option<Instant>> {
-    match Duration::try_from_secs_f64(seconds) {
-        Ok(timeout) => Ok(Instant::now().checked_add(timeout)),
-        Err(_) if seconds > 0.0 => Ok(None),
-        Err(_) => Err(PyValueError::new_err("a timeout is a number of seconds, 0 or more")),
+fn deadline_in(timeout: Number<f64>) -> PyResult<Option<Instant>> {
+    let (is_long, text) = match timeout {
+        Number::Fits(seconds) => match Duration::try_from_secs_f64(seconds) {
+            Ok(timeout) => return Ok(Instant::now().checked_add(timeout)),
+            Err(_) => (seconds > 0.0, seconds.to_string()),
+        },
+        Number::Outside(text) => (!text.starts_with('-'), text),
+    };
+    if is_long {
+        return Ok(None);
     }
+    Err(PyValueError::new_err(format!("timeout is {text}: give seconds, 0 or more")))
 }
 
 /// Whether there is news; nothing if there is none.

@@ -1,5 +1,6 @@
 //! A log: appending to it, and the ways to read it.
 
+use super::arguments::{optional, whole};
 use super::cursor::Cursor;
 use super::entries::Entries;
 use super::query::QueryArguments;
@@ -8,6 +9,7 @@ use super::search;
 use super::shared::{Seat, Shared};
 use super::walk::{EntryWalk, Walk};
 use crate::error;
+use crate::numbers::Number;
 use crate::payload::Payload;
 use parking_lot::Mutex;
 use pyo3::prelude::*;
@@ -140,11 +142,11 @@ impl Log {
         &self,
         py: Python<'_>,
         data: &Bound<'_, PyAny>,
-        time: Option<u64>,
+        time: Option<Number<u64>>,
         wait: bool,
     ) -> PyResult<u64> {
         let payload = Payload::of(data)?;
-        let time = time.unwrap_or_else(now);
+        let time = optional("time", time)?.unwrap_or_else(now);
         let receipt = self.write(|store| store.append(&self.log, payload.bytes(), time))?;
         if wait && receipt.ticket != 0 {
             self.persist(py, receipt.ticket)?;
@@ -160,10 +162,10 @@ impl Log {
         &self,
         py: Python<'_>,
         entries: &Bound<'_, PyAny>,
-        time: Option<u64>,
+        time: Option<Number<u64>>,
         wait: bool,
     ) -> PyResult<usize> {
-        let time = time.unwrap_or_else(now);
+        let time = optional("time", time)?.unwrap_or_else(now);
         self.append_groups(py, entries, wait, |data| Ok((time, Payload::of(&data)?.kept())))
     }
 
@@ -172,8 +174,8 @@ impl Log {
     #[pyo3(signature = (entries, *, wait=true))]
     fn append_timed(&self, py: Python<'_>, entries: &Bound<'_, PyAny>, wait: bool) -> PyResult<usize> {
         self.append_groups(py, entries, wait, |pair| {
-            let (time, data) = pair.extract::<(Time, Bound<'_, PyAny>)>()?;
-            Ok((time, Payload::of(&data)?.kept()))
+            let (time, data) = pair.extract::<(Number<Time>, Bound<'_, PyAny>)>()?;
+            Ok((whole("time", time)?, Payload::of(&data)?.kept()))
         })
     }
 
@@ -186,11 +188,11 @@ impl Log {
     #[allow(clippy::too_many_arguments, reason = "keywords")]
     fn query(
         slf: &Bound<'_, Self>,
-        start: Option<u64>,
-        end: Option<u64>,
-        after: Option<u64>,
-        exact: Option<u64>,
-        offset: Option<u64>,
+        start: Option<Number<u64>>,
+        end: Option<Number<u64>>,
+        after: Option<Number<u64>>,
+        exact: Option<Number<u64>>,
+        offset: Option<Number<u64>>,
         tail: bool,
         checkpoint: bool,
         uncommitted: bool,
@@ -207,15 +209,15 @@ impl Log {
     fn scan(
         &self,
         py: Python<'_>,
-        start: Option<u64>,
-        end: Option<u64>,
-        after: Option<u64>,
-        exact: Option<u64>,
-        offset: Option<u64>,
+        start: Option<Number<u64>>,
+        end: Option<Number<u64>>,
+        after: Option<Number<u64>>,
+        exact: Option<Number<u64>>,
+        offset: Option<Number<u64>>,
         tail: bool,
         checkpoint: bool,
         uncommitted: bool,
-        limit: usize,
+        #[pyo3(from_py_with = limit)] limit: usize,
     ) -> PyResult<Scan> {
         let query =
             QueryArguments { start, end, after, exact, offset, tail, checkpoint, uncommitted }.query()?;
@@ -228,11 +230,11 @@ impl Log {
     fn cursor(
         &self,
         py: Python<'_>,
-        start: Option<u64>,
-        end: Option<u64>,
-        after: Option<u64>,
-        exact: Option<u64>,
-        offset: Option<u64>,
+        start: Option<Number<u64>>,
+        end: Option<Number<u64>>,
+        after: Option<Number<u64>>,
+        exact: Option<Number<u64>>,
+        offset: Option<Number<u64>>,
         tail: bool,
         checkpoint: bool,
         uncommitted: bool,
@@ -251,16 +253,16 @@ impl Log {
     fn tail<'py>(
         &self,
         py: Python<'py>,
-        start: Option<u64>,
-        end: Option<u64>,
-        after: Option<u64>,
-        exact: Option<u64>,
-        offset: Option<u64>,
+        start: Option<Number<u64>>,
+        end: Option<Number<u64>>,
+        after: Option<Number<u64>>,
+        exact: Option<Number<u64>>,
+        offset: Option<Number<u64>>,
         tail: bool,
         checkpoint: bool,
         uncommitted: bool,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let begins = checkpoint || [start, after, exact, offset].iter().any(Option::is_some);
+        let begins = checkpoint || [&start, &after, &exact, &offset].into_iter().any(Option::is_some);
         let tail = tail || !begins;
         let query =
             QueryArguments { start, end, after, exact, offset, tail, checkpoint, uncommitted }.query()?;
@@ -271,6 +273,11 @@ impl Log {
     fn __repr__(&self) -> String {
         format!("<thalweg.Log {:?}>", self.name_text())
     }
+}
+
+/// Most entries of a batch, as it is given.
+fn limit(value: &Bound<'_, PyAny>) -> PyResult<usize> {
+    whole("limit", value.extract()?)
 }
 
 /// An entry that is about to be appended.

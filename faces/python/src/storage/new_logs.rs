@@ -4,6 +4,7 @@ use super::bell::Bell;
 use super::following::{self, Source};
 use super::shared::{Occupant, Seat, Shared};
 use crate::error;
+use crate::numbers::Number;
 use pyo3::prelude::*;
 use std::sync::Arc;
 use thalweg_log::{Log, ReadError};
@@ -83,7 +84,7 @@ impl NewLogs {
     /// it also returns when files of the store were removed. Other threads run meanwhile, and signals are
     /// handled.
     #[pyo3(signature = (timeout=None))]
-    fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<bool> {
+    fn wait(&self, py: Python<'_>, timeout: Option<Number<f64>>) -> PyResult<bool> {
         following::wait(py, &self.seat, timeout, |listener| &listener.new_logs)
     }
 

@@ -1,17 +1,19 @@
 //! The words of a query, from Python's keywords.
 
+use super::arguments::{optional, whole};
+use crate::numbers::Number;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use thalweg_log::{Query, Start};
 
 /// The keywords that say where a query begins and what it takes. Of those that say where, one may be given.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct QueryArguments {
-    pub(crate) start: Option<u64>,
-    pub(crate) end: Option<u64>,
-    pub(crate) after: Option<u64>,
-    pub(crate) exact: Option<u64>,
-    pub(crate) offset: Option<u64>,
+    pub(crate) start: Option<Number<u64>>,
+    pub(crate) end: Option<Number<u64>>,
+    pub(crate) after: Option<Number<u64>>,
+    pub(crate) exact: Option<Number<u64>>,
+    pub(crate) offset: Option<Number<u64>>,
     pub(crate) tail: bool,
     pub(crate) checkpoint: bool,
     pub(crate) uncommitted: bool,
@@ -26,16 +28,16 @@ impl QueryArguments {
         if given.iter().filter(|given| **given).count() > 1 {
             return Err(two_places());
         }
-        let start = match self {
-            QueryArguments { start: Some(time), .. } => Start::Time(time),
-            QueryArguments { after: Some(time), .. } => Start::After(time),
-            QueryArguments { exact: Some(time), .. } => Start::Exact(time),
-            QueryArguments { offset: Some(offset), .. } => Start::Offset(offset),
-            QueryArguments { tail: true, .. } => Start::Tail,
-            QueryArguments { checkpoint: true, .. } => Start::Checkpoint,
+        let start = match (start, after, exact, offset) {
+            (Some(time), ..) => Start::Time(whole("start", time)?),
+            (_, Some(time), ..) => Start::After(whole("after", time)?),
+            (_, _, Some(time), _) => Start::Exact(whole("exact", time)?),
+            (_, _, _, Some(offset)) => Start::Offset(whole("offset", offset)?),
+            _ if tail => Start::Tail,
+            _ if checkpoint => Start::Checkpoint,
             _ => Start::First,
         };
-        Ok(Query { start, end, uncommitted })
+        Ok(Query { start, end: optional("end", end)?, uncommitted })
     }
 }
 

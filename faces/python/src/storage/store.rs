@@ -1,6 +1,6 @@
 //! Stores: opening, the logs in them, housekeeping, and the end.
 
-use super::arguments::{Keyword, PathArgument};
+use super::arguments::{Keyword, PathArgument, optional, whole};
 use super::log::Log;
 use super::new_logs::NewLogs;
 use super::offline::Backup;
@@ -8,6 +8,7 @@ use super::report::{Damage, Purged, Recovery, Report, Stats};
 use super::shared::Shared;
 use super::transaction::{Pending, Transaction};
 use crate::error;
+use crate::numbers::Number;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use std::sync::Arc;
@@ -42,11 +43,11 @@ pub(crate) fn open(
     path: Option<PathArgument>,
     durability: &str,
     read_only: bool,
-    segment_bytes_min: Option<u32>,
-    segment_bytes_max: u32,
-    retain_us: Option<u64>,
-    retain_bytes: Option<u64>,
-    rotate_after_us: Option<u64>,
+    segment_bytes_min: Option<Number<u32>>,
+    #[pyo3(from_py_with = segment_bytes_max)] segment_bytes_max: u32,
+    retain_us: Option<Number<u64>>,
+    retain_bytes: Option<Number<u64>>,
+    rotate_after_us: Option<Number<u64>>,
 ) -> PyResult<Store> {
     let durability: Durability = durability.parse().map_err(PyValueError::new_err::<String>)?;
     // Where it is must not depend on where this process goes later.
@@ -55,9 +56,16 @@ pub(crate) fn open(
         return Err(PyValueError::new_err("a store in memory has no path, and every other one has"));
     }
     let usual = Options { opened_at: thalweg_log::now(), ..Options::default() };
+    let segment_bytes_min = optional("segment_bytes_min", segment_bytes_min)?;
     let segment_bytes_min = segment_bytes_min.unwrap_or(usual.segment_bytes_min.min(segment_bytes_max));
     let sizes = Options { segment_bytes_min, segment_bytes_max, ..usual };
-    let options = Options { durability, retain_us, retain_bytes, rotate_after_us, ..sizes };
+    let options = Options {
+        durability,
+        retain_us: optional("retain_us", retain_us)?,
+        retain_bytes: optional("retain_bytes", retain_bytes)?,
+        rotate_after_us: optional("rotate_after_us", rotate_after_us)?,
+        ..sizes
+    };
     let opened = py.detach(|| match &path {
         None => thalweg_log::Store::memory(options).map(|store| (AnyStore::Own(store), None)),
         Some(path) if read_only => {
@@ -68,6 +76,11 @@ pub(crate) fn open(
     });
     let (opened, found) = opened.map_err(|error| error::open(&error))?;
     Ok(Store { shared: Shared::new(opened, path), recovery: found.as_ref().map(Recovery::from) })
+}
+
+/// The largest segment, as it is given.
+fn segment_bytes_max(value: &Bound<'_, PyAny>) -> PyResult<u32> {
+    whole("segment_bytes_max", value.extract()?)
 }
 
 /// A store: a directory of logs in one commit order. Made by `open`; a context manager that closes it.
@@ -127,8 +140,8 @@ impl Store {
 
     /// Begins a transaction: entries of one or several logs that share a time and are written together.
     #[pyo3(signature = (time=None))]
-    fn transaction(&self, time: Option<u64>) -> PyResult<Transaction> {
-        let time = time.unwrap_or_else(thalweg_log::now);
+    fn transaction(&self, time: Option<Number<u64>>) -> PyResult<Transaction> {
+        let time = optional("time", time)?.unwrap_or_else(thalweg_log::now);
         let pending = self.shared.with(|open| open.opened.own().map(|store| Pending::new(store, time)))?;
         Transaction::new(&self.shared, pending.ok_or_else(error::read_only)?)
     }
@@ -149,11 +162,11 @@ impl Store {
         &self,
         py: Python<'_>,
         log: Keyword<String>,
-        before: Keyword<u64>,
+        before: Keyword<Number<u64>>,
         destroy: bool,
         count_entries: bool,
     ) -> PyResult<Vec<Purged>> {
-        let (log, before) = (log.given(), before.given());
+        let (log, before) = (log.given(), optional("before", before.given())?);
         if destroy && before.is_some() {
             let both =
                 "a purge lets go of what lies before a time, or destroys logs: give one of before, destroy";
