@@ -161,6 +161,12 @@ impl Caller {
         self.0.with(py, |client| client.descriptor().map(|descriptor| descriptor.as_raw_fd()).raise(py))
     }
 
+    /// Whether it is this process's, and was not closed.
+    #[getter]
+    fn is_open(&self) -> bool {
+        self.0.is_open()
+    }
+
     /// Closes every connection, and lets go of everything.
     fn close(&self, py: Python<'_>) {
         self.0.close(py);

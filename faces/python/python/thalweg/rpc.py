@@ -194,6 +194,8 @@ def _expect(version: Any, schema: bytes) -> None:
 class SyncClient(Scope):
     """Calls services and waits for the answers, other threads running meanwhile. For one thread at a time."""
 
+    _what = "client"
+
     def __init__(self, url: str, **options: Unpack[ClientOptions]) -> None:
         """Of the service at `http://host:port/rpc/name`. Connects with the first call."""
         self._caller = RpcCaller(url, **options)
@@ -223,6 +225,12 @@ class SyncClient(Scope):
     def close(self) -> None:
         """Closes every connection; every further call fails with `Closed`."""
         self._caller.close()
+
+    def _is_open(self) -> bool:
+        return hasattr(self, "_caller") and self._caller.is_open
+
+    def _abandon(self) -> None:
+        self.close()
 
 
 class Client(Watched):

@@ -1,12 +1,37 @@
-"""What ends with its block: `with` and `async with`, once for everything that is to be closed."""
+"""What ends with its block: `with` and `async with`, once for everything that is to be closed. What was not closed says so once
+nothing refers to it any more, as files and sockets do.
+"""
 
+import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from types import TracebackType
-from typing import Self
+from typing import ClassVar, Self
 
 
-class Scope(ABC):
+class Closable(ABC):
+    """One that is still open once nothing refers to it issues a `ResourceWarning`, and is let go of whatever comes of that."""
+
+    _what: ClassVar[str]
+    """What it is called then."""
+
+    @abstractmethod
+    def _is_open(self) -> bool:
+        """Whether it holds something of this process. Asked of what could not be made, too."""
+
+    @abstractmethod
+    def _abandon(self) -> None:
+        """Lets go of what it holds, in whichever thread it is collected."""
+
+    def __del__(self, _warn: Callable[..., None] = warnings.warn) -> None:
+        if self._is_open():
+            try:
+                _warn(f"unclosed {self._what} {self!r}", ResourceWarning, source=self)
+            finally:
+                self._abandon()
+
+
+class Scope(Closable):
     """`with` closes it, whatever the block raised, and it is what the block raised that is heard of."""
 
     @abstractmethod
@@ -27,7 +52,7 @@ class Scope(ABC):
             value.add_note(f"closing failed as well: {error}")
 
 
-class AsyncScope(ABC):
+class AsyncScope(Closable):
     """`async with` closes it, whatever the block raised, and waits for that if it takes a while. It is what the block raised
     that is heard of."""
 

@@ -13,6 +13,7 @@ connection. What the state refuses is a `StateRefused`, with a class of its own 
 
 import asyncio
 import base64
+import contextlib
 import json
 import os
 from collections.abc import Iterable
@@ -307,6 +308,9 @@ class SyncSession(Scope):
     lease: float
     """Seconds that it stays without being used."""
 
+    _what = "session"
+    _is_over = True
+
     def __init__(self, line: _SyncLine, token: str, fork: str, lease: float) -> None:
         """For `open` and `rejoin`."""
         self._line = line
@@ -401,6 +405,13 @@ class SyncSession(Scope):
         self._is_over = True
         self._line.close()
 
+    def _is_open(self) -> bool:
+        return not self._is_over
+
+    def _abandon(self) -> None:
+        # To end the session would be to wait for the server.
+        self.leave()
+
     def _ask(self, method: str, params: rpc.Params) -> Any:
         return _ask(self._line, method, params)
 
@@ -415,8 +426,12 @@ class Session(AsyncScope):
     lease: float
     """Seconds that it stays without being used."""
 
+    _what = "session"
+    _is_over = True
+
     def __init__(self, line: _Line, token: str, fork: str, lease: float) -> None:
         """For `open` and `rejoin`."""
+        self._loop = asyncio.get_running_loop()
         self._line = line
         self.token = token
         self.fork = fork
@@ -510,6 +525,13 @@ class Session(AsyncScope):
         """Hangs up. The session stays for its lease, to be rejoined."""
         self._is_over = True
         self._line.close()
+
+    def _is_open(self) -> bool:
+        return not self._is_over
+
+    def _abandon(self) -> None:
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self.leave)
 
     async def _ask(self, method: str, params: rpc.Params) -> Any:
         return await _aask(self._line, method, params)

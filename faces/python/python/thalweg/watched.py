@@ -7,11 +7,10 @@ one that was forgotten is collected: it says that it was not closed, and closes.
 
 import asyncio
 import contextlib
-import warnings
 import weakref
 from abc import abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from copy import copy
 from typing import Any
 
@@ -25,6 +24,7 @@ Event = tuple[int, Any, Any]
 class Watched(AsyncScope):
     """A client of one event loop, in whose thread it is used."""
 
+    _what = "client"
     _descriptor = -1
     """What the loop watches; -1 for nothing any more."""
 
@@ -59,12 +59,13 @@ class Watched(AsyncScope):
         self._fail(Closed("this client was closed"))
         self._tell_all()
 
-    def __del__(self, _warn: Callable[..., None] = warnings.warn) -> None:
-        if self._descriptor >= 0:
-            _warn(f"unclosed client {self!r}", ResourceWarning, source=self)
-            # Any thread may collect it, and only the loop's may take it off the loop, which knows it until then.
-            with contextlib.suppress(RuntimeError):
-                self._loop.call_soon_threadsafe(self.close)
+    def _is_open(self) -> bool:
+        return self._descriptor >= 0
+
+    def _abandon(self) -> None:
+        # Only the loop's thread may take it off the loop, which knows it until then.
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self.close)
 
     def _watch(self, descriptor: int) -> None:
         """Has the loop watch what is there."""

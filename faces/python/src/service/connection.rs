@@ -309,6 +309,12 @@ impl Connection {
         self.client.close(py);
     }
 
+    /// Whether it is this process's, and was not closed.
+    #[getter]
+    fn is_open(&self) -> bool {
+        self.client.is_open()
+    }
+
     #[getter]
     fn in_flight(&self, py: Python<'_>) -> usize {
         self.say(py, |client| client.in_flight())

@@ -139,6 +139,12 @@ impl Listener {
         self.server.try_with(py, |server| server.is_stopped()).unwrap_or(true)
     }
 
+    /// Whether it is this process's, and was not closed.
+    #[getter]
+    fn is_open(&self) -> bool {
+        self.server.is_open()
+    }
+
     /// Lets go of everything.
     fn close(&self, py: Python<'_>) {
         self.server.close(py);

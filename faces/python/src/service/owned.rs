@@ -114,6 +114,12 @@ impl<T: Send> Owned<T> {
         self.ours().map(Lent).ok_or(Unavailable::Elsewhere)
     }
 
+    /// Whether it is there: of this process, and not closed.
+    pub(crate) fn is_open(&self) -> bool {
+        // What is in use is there.
+        matches!(self.try_now(|_| ()), Ok(()) | Err(Unavailable::Busy))
+    }
+
     /// Ends it; nothing that is another process's.
     pub(crate) fn close(&self, py: Python<'_>) {
         let Some(guard) = self.lock(py) else { return };

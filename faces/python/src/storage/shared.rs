@@ -11,8 +11,10 @@
 use crate::error::{closed, failure, read_only};
 use crate::forks;
 use parking_lot::Mutex;
+use pyo3::exceptions::PyResourceWarning;
 use pyo3::prelude::*;
-use std::path::PathBuf;
+use std::ffi::CString;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock, Weak};
 use thalweg_log::{AnyStore, Closable, InUse, Maps, Store};
 
@@ -206,7 +208,26 @@ impl Drop for Shared {
     /// the disk: others run meanwhile, as while a store is closed.
     fn drop(&mut self) {
         let Some(closing) = self.ours().and_then(Closable::close) else { return };
-        let _ = Python::try_attach(|py| py.detach(|| drop(closing)));
+        let _ = Python::try_attach(|py| {
+            if let Some(directory) = &self.directory {
+                warn_unclosed(py, directory);
+            }
+            py.detach(|| drop(closing));
+        });
+    }
+}
+
+/// Says that a store was not closed, as of files and sockets is said.
+fn warn_unclosed(py: Python<'_>, directory: &Path) {
+    // Its last handle may go because something was raised.
+    let raised = PyErr::take(py);
+    let says =
+        CString::new(format!("unclosed store <thalweg.Store {}>", directory.display())).unwrap_or_default();
+    if let Err(error) = PyErr::warn(py, &py.get_type::<PyResourceWarning>(), &says, 1) {
+        error.write_unraisable(py, None);
+    }
+    if let Some(raised) = raised {
+        raised.restore(py);
     }
 }
 

@@ -47,6 +47,8 @@ class Server(AsyncScope):
     begun.
     """
 
+    _what = "server"
+
     def __init__(self, service: ServiceLike, *endpoints: str | os.PathLike[str], **options: Unpack[ServerOptions]) -> None:
         """Listens: a path that a dead server left behind is taken over, a live one's never.
 
@@ -149,6 +151,13 @@ class Server(AsyncScope):
     async def __aenter__(self) -> Self:
         self.start()
         return self
+
+    def _is_open(self) -> bool:
+        return hasattr(self, "_listener") and self._listener.is_open
+
+    def _abandon(self) -> None:
+        # A loop that goes on keeps what it serves, so its loop is closed, or it was never started.
+        self._listener.close()
 
     def _turn(self) -> None:
         self._begin(self._listener.turn())

@@ -2,8 +2,7 @@
 
 import contextlib
 import os
-import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Unpack
 
 from .._native import Program
@@ -21,6 +20,8 @@ class Spawned(Scope):
     already: when a handler raises, as that of Ctrl-C does, the program is killed and the wait is over. One that was not stopped
     and that nothing refers to any more issues a `ResourceWarning` and is ended.
     """
+
+    _what = "program"
 
     def __init__(
         self,
@@ -109,11 +110,13 @@ class Spawned(Scope):
         """Ends it as `stop` does: what `with` does at the end of its block."""
         self.stop()
 
-    def __del__(self, _warn: Callable[..., None] = warnings.warn) -> None:
+    def _is_open(self) -> bool:
         # What was never started has none, and in a child after a fork it is the parent's.
         with contextlib.suppress(AttributeError, RuntimeError):
-            if self.process is not None:
-                try:
-                    _warn(f"unclosed program {self!r}", ResourceWarning, source=self)
-                finally:
-                    self.stop()
+            return self.process is not None
+        return False
+
+    def _abandon(self) -> None:
+        # The handler of a signal may be in the middle of a call of it.
+        with contextlib.suppress(RuntimeError):
+            self.stop()

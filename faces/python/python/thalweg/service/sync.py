@@ -19,6 +19,8 @@ class SyncClient(Scope):
     it, of streams 4 MiB at most. Then it raises `Overrun`: read those streams, or close them, and wait again.
     """
 
+    _what = "client"
+
     def __init__(self, endpoint: str | os.PathLike[str], **options: Unpack[ClientOptions]) -> None:
         """Connects, trying again while that may help.
 
@@ -35,8 +37,9 @@ class SyncClient(Scope):
         return client
 
     def _begin(self, peer: str | Program, options: ClientOptions) -> None:
-        self._connection = Connection(peer, **options)
-        self._connection.await_connected()
+        connection = Connection(peer, **options)
+        connection.await_connected()
+        self._connection = connection
 
     def call(self, request: bytes, *, deadline: float | None = None) -> bytes:
         """Sends a request and returns the frame that answers it, within so many seconds.
@@ -92,6 +95,12 @@ class SyncClient(Scope):
     def close(self) -> None:
         """Ends the connection; every call fails with `Closed`, and so does every further one."""
         self._connection.close()
+
+    def _is_open(self) -> bool:
+        return hasattr(self, "_connection") and self._connection.is_open
+
+    def _abandon(self) -> None:
+        self.close()
 
 
 class SyncStream:

@@ -1,0 +1,196 @@
+"""What has a close and was not closed says so once nothing refers to it any more, and is let go of."""
+
+import asyncio
+import gc
+import os
+import sys
+import unittest
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import thalweg
+from served import Served
+from service_support import FIELDS_FRAME, Background, Place, descriptors, echo_server
+from support import StoreCase, python
+from thalweg import rpc, state
+from thalweg.service import NoServer, Server, SyncClient
+
+
+def let_go(known: list[Any], meanwhile: Callable[[], object] = lambda: None) -> list[str]:
+    """Forgets what is known, and says what was unclosed."""
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        known.clear()
+        gc.collect()
+        meanwhile()
+    return [" ".join(str(warning.message).split()[:2]) for warning in said if warning.category is ResourceWarning]
+
+
+class Stores(StoreCase):
+    def test_a_store_says_so_once_its_last_handle_is_gone(self) -> None:
+        other = self.path.parent / "other"
+        known: list[Any] = [thalweg.open(other, durability="os")]
+        known.append(known[0].log("log"))
+        known[1].append(b"kept")
+        entry = next(known[1].query())
+        self.assertEqual(let_go(known), ["unclosed store"])
+        self.assertEqual(bytes(entry), b"kept")
+        with thalweg.open(other, durability="os") as again:
+            self.assertEqual(len(list(again.log("log").query())), 1)
+
+    def test_the_log_alone_keeps_it_and_says_nothing(self) -> None:
+        store = thalweg.open(self.path.parent / "other", durability="os")
+        log = store.log("log")
+        known = [store]
+        del store
+        self.assertEqual(let_go(known), [])
+        log.append(b"a")
+        known.append(log)
+        del log
+        self.assertEqual(let_go(known), ["unclosed store"])
+
+    def test_one_that_is_only_read_says_so_and_one_without_files_does_not(self) -> None:
+        self.assertEqual(let_go([thalweg.open(self.path, read_only=True)]), ["unclosed store"])
+        self.assertEqual(let_go([thalweg.open(durability="memory")]), [])
+
+    def test_one_that_was_closed_says_nothing(self) -> None:
+        with thalweg.open(self.path.parent / "other", durability="os") as store:
+            known = [store, store.log("log"), store.log("log").cursor()]
+        del store
+        self.assertEqual(let_go(known), [])
+
+    def test_it_is_closed_where_the_warning_is_an_error_and_something_else_was_raised(self) -> None:
+        raised: list[Any] = []
+        self.addCleanup(setattr, sys, "unraisablehook", sys.unraisablehook)
+        sys.unraisablehook = lambda unraisable: raised.append(unraisable.exc_type)
+        other = self.path.parent / "other"
+
+        def fails() -> None:
+            store = thalweg.open(other, durability="os")
+            raise ZeroDivisionError(store.closed)
+
+        with warnings.catch_warnings(), self.assertRaises(ZeroDivisionError):
+            warnings.simplefilter("error")
+            fails()
+        self.assertEqual(raised, [ResourceWarning])
+        thalweg.open(other, durability="os").close()
+
+    def test_a_child_says_nothing_of_its_parents(self) -> None:
+        code = """
+import gc, os, sys, thalweg, warnings
+warnings.simplefilter("error", ResourceWarning)
+sys.unraisablehook = lambda _: os._exit(1)
+store = thalweg.open(sys.argv[1], durability="os")
+child = os.fork()
+if child == 0:
+    del store
+    gc.collect()
+    os._exit(0)
+print(os.waitpid(child, 0)[1])
+store.close()
+"""
+        self.assertEqual(python(code, str(self.path.parent / "other")), "0\n")
+
+
+class Services(Place):
+    def test_a_client_says_so_and_hangs_up(self) -> None:
+        with Background(self.endpoint()):
+            client = SyncClient(self.endpoint())
+            client.call(FIELDS_FRAME)
+            descriptor, known = client._connection.fileno(), [client]
+            del client
+            self.assertEqual(let_go(known), ["unclosed client"])
+            self.assertRaises(OSError, os.fstat, descriptor)
+
+    def test_one_that_was_closed_or_never_was_says_nothing(self) -> None:
+        with Background(self.endpoint()):
+            with SyncClient(self.endpoint()) as client:
+                client.call(FIELDS_FRAME)
+            known = [client]
+            del client
+            self.assertEqual(let_go(known), [])
+
+        def fail() -> None:
+            with self.assertRaises(NoServer):
+                SyncClient(str(self.directory / "nobody.sock"), connect_within=0)
+            with self.assertRaises(TypeError):
+                SyncClient(5)  # type: ignore[arg-type]
+            with self.assertRaises(TypeError):
+                Server()  # type: ignore[call-arg]
+
+        self.assertEqual(let_go([], fail), [])
+
+    def test_a_server_says_so_and_frees_its_path(self) -> None:
+        known = [Server(echo_server.service(None), self.endpoint())]
+        self.assertEqual(let_go(known), ["unclosed server"])
+        self.assertFalse(os.path.exists(self.endpoint()))
+
+        async def start() -> None:
+            known.append(Server(echo_server.service(None), self.endpoint()))
+            known[0].start()
+
+        asyncio.run(start())
+        self.assertEqual(let_go(known), ["unclosed server"])
+        self.assertFalse(os.path.exists(self.endpoint()))
+
+        async def serve() -> None:
+            async with Server(echo_server.service(None), self.endpoint()) as server:
+                known.append(server)
+
+        asyncio.run(serve())
+        self.assertEqual(let_go(known), [])
+
+    def test_a_client_of_json_rpc_says_so(self) -> None:
+        known = [rpc.SyncClient("http://127.0.0.1:1/rpc/any")]
+        self.assertEqual(let_go(known), ["unclosed client"])
+        with rpc.SyncClient("http://127.0.0.1:1/rpc/any") as client:
+            known.append(client)
+        del client
+        self.assertEqual(let_go(known), [])
+
+        def fail() -> None:
+            with self.assertRaises(thalweg.Error):
+                rpc.SyncClient("no address")
+
+        self.assertEqual(let_go([], fail), [])
+
+
+class Sessions(Served):
+    def test_a_session_says_so_once_and_stays_to_be_rejoined(self) -> None:
+        for way in self.ways:
+            with self.subTest(way):
+                session = state.SyncSession.open(way)
+                session.put("a", b"1")
+                token, known = session.token, [session]
+                del session
+                self.assertEqual(let_go(known), ["unclosed session"])
+                session, _ = state.SyncSession.rejoin(way, token)
+                session.close()
+                known = [session]
+                del session
+                self.assertEqual(let_go(known), [])
+
+    def test_one_of_an_event_loop_does_so_too(self) -> None:
+        async def main(way: str) -> None:
+            session = await state.Session.open(way)
+            token, known = session.token, [session]
+            del session
+            self.assertEqual(let_go(known), ["unclosed session"])
+            before = len(descriptors())
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            self.assertLess(len(descriptors()), before)
+            session, _ = await state.Session.rejoin(way, token)
+            session.leave()
+            known = [session]
+            del session
+            self.assertEqual(let_go(known), [])
+
+        for way in self.ways:
+            with self.subTest(way):
+                asyncio.run(main(way))
+
+
+if __name__ == "__main__":
+    unittest.main()
