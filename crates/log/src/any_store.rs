@@ -6,8 +6,9 @@
 use crate::backup::{Backup, BackupError};
 use crate::{Attached, Damage, Log, Maps, NewLogs, OpenError, ReadError, Reader, Report, Store};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use thalweg_sys::disk::Disk;
 
 /// A store that this process writes, or one that another does and that is read here. Clones share it.
 ///
@@ -102,6 +103,18 @@ impl AnyStore {
         match self {
             AnyStore::Own(store) => store.damage(),
             AnyStore::Attached(attached) => attached.damage().to_vec(),
+        }
+    }
+
+    /// Where its files are: what is done to them there, as by [`verify_while()`](crate::verify_while()), goes
+    /// on whatever becomes of this. `None` of one that has no files.
+    ///
+    /// # Errors
+    /// [`OpenError::Io`] where another store is there by now.
+    pub fn files(&self) -> Result<Option<(Disk, PathBuf)>, OpenError> {
+        match self {
+            AnyStore::Own(store) => Ok(store.files()),
+            AnyStore::Attached(attached) => attached.files().map(Some),
         }
     }
 

@@ -82,8 +82,9 @@ mod tests;
 
 // Paths within the crate leave the folder out.
 pub(crate) use files::{
-    checkpoint, control, file_names, final_end, format, index, layout, mapping, needed_segments, pace, parse,
-    plausible, runs, scan, segment, segment_file, settled, signal, slice, times, verify, view, working,
+    checkpoint, control, file_names, final_end, format, going_on, index, layout, mapping, needed_segments,
+    pace, parse, plausible, runs, scan, segment, segment_file, settled, signal, slice, times, verify, view,
+    working,
 };
 pub(crate) use keeping::{backup, expiry, known_damage, purge, reclaim, recover, replacing, retention};
 pub(crate) use reading::{
@@ -129,10 +130,11 @@ pub use warm::Prefetch;
 pub use watch::{Watch, WatcherId};
 
 // For tools that look at a store from outside.
-pub use backup::{Backup, BackupError, backup, restore};
+pub use backup::{Backup, BackupError, backup, backup_while, restore, restore_while};
 pub use format::Kind;
+pub use going_on::GoOn;
 pub use parse::{BatchPiece, EndPiece, FramePiece, Parse, Piece, SegmentPiece, parse};
-pub use verify::{Report, verify};
+pub use verify::{Report, verify, verify_while};
 
 // For readers in other languages: entries in columns, the maps, and the layout of what is in them.
 pub use gather::{Columns, Gathered};

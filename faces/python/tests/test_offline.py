@@ -1,7 +1,14 @@
 """Stores as files: backed up while they are written, put back, taken apart."""
 
+import ctypes
+import operator
+import signal
 import threading
 import unittest
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
 
 import thalweg
 from support import SMALL, StoreCase, read
@@ -176,6 +183,77 @@ class Counts(StoreCase):
         stats = self.store.stats()
         self.assertGreater(stats.index_bytes, 0)
         self.assertLessEqual(stats.index_bytes * 100, stats.segment_bytes)
+
+
+
+class Interrupted(StoreCase):
+    """A signal that is heard of once work on a store's files has begun."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.addCleanup(signal.signal, signal.SIGALRM, signal.getsignal(signal.SIGALRM))
+        self.fill(2000)
+        self.backup = self.path.parent / "backup"
+
+    def meanwhile(self, handler: Callable[[], object], work: Callable[[], Any]) -> Any:
+        """What work answers that begins with the signal noted and its handler not called yet: the interpreter handles signals
+        between instructions, and there is none here. (To take a `Path` for a path is some.)
+        """
+        signal.signal(signal.SIGALRM, lambda *_: handler())
+        note = partial(ctypes.pythonapi.PyErr_SetInterruptEx, int(signal.SIGALRM))
+        return list(map(operator.call, (note, work)))[1]
+
+    def is_interrupted(self, work: Callable[[], object], to: Path) -> None:
+        """Does what writes a store to a directory. Its last file is not there when the handler is called, and nothing is after."""
+        found = []
+
+        def interrupt() -> None:
+            found.append((to / "control").exists())
+            raise KeyboardInterrupt
+
+        self.assertRaises(KeyboardInterrupt, self.meanwhile, interrupt, work)
+        self.assertEqual((found, to.exists()), ([False], False))
+
+    def test_a_backup_and_a_restore_leave_nothing_behind(self):
+        self.is_interrupted(partial(thalweg.backup, str(self.path), str(self.backup)), self.backup)
+        self.is_interrupted(partial(self.store.backup, str(self.backup)), self.backup)
+        self.assertFalse(self.store.closed)
+        thalweg.backup(self.path, self.backup)
+        again = self.path.parent / "again"
+        self.is_interrupted(partial(thalweg.restore, str(self.backup), str(again)), again)
+        self.assertEqual(thalweg.verify(self.backup).damage, [])
+
+    def test_verification_handles_signals(self):
+        self.store.close()
+        segment = min(self.path.glob("segment-*"))
+
+        def damage() -> None:
+            with segment.open("r+b") as file:
+                file.seek(SMALL // 2)
+                file.write(b"damaged")
+
+        self.assertEqual(thalweg.verify(self.path).damage, [])
+        self.assertNotEqual(self.meanwhile(damage, partial(thalweg.verify, str(self.path))).damage, [])
+
+        def interrupt() -> None:
+            raise KeyboardInterrupt
+
+        self.assertRaises(KeyboardInterrupt, self.meanwhile, interrupt, partial(thalweg.verify, str(self.path)))
+
+    def test_a_handler_may_close_and_open_the_store_that_is_looked_at(self):
+        found = []
+
+        def close() -> None:
+            self.store.close()
+            with self.open() as again:
+                found.append(((self.backup / "control").exists(), len(again.logs())))
+
+        self.assertGreater(self.meanwhile(close, partial(self.store.backup, str(self.backup))).linked, 1)
+        self.store = self.open()
+        self.assertEqual(self.meanwhile(close, self.store.verify).damage, [])
+        self.assertEqual(found, [(False, 1), (True, 1)])
+        self.assertRaises(thalweg.Closed, self.store.verify)
+        self.assertEqual(thalweg.verify(self.backup).damage, [])
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@
 //! control, signal    the store's words, and where readers sleep: mapped by every process
 //! plausible          what may stand there, whatever checksums hold
 //! verify, parse      all of it looked at from outside: every bit, or piece by piece
+//! going_on           asking the caller of such work, between two pieces, whether to go on
 //! ```
 //!
 //! Knows no callers. It tells its caller what is wrong, and leaves what follows from that to the caller. What
@@ -29,6 +30,7 @@ pub(crate) mod control;
 pub(crate) mod file_names;
 pub(crate) mod final_end;
 pub(crate) mod format;
+pub(crate) mod going_on;
 pub(crate) mod index;
 pub(crate) mod layout;
 #[expect(unsafe_code, reason = "what other processes do to a mapped file is no type's to prove")]

@@ -9,9 +9,11 @@
 
 use crate::error::{Damage, Touched};
 use crate::format::{self, BATCH_HEADER_BYTES, BatchHeader, Link, Seal, SealedAt, SegmentHeader};
+use crate::going_on::{GoOn, PIECE_BYTES};
 use crate::mapping;
 use crate::runs::{Run, Runs};
 use crate::{LogId, position};
+use std::io;
 use std::ops::Range;
 use thalweg_sync::region::{Published, Region};
 
@@ -234,6 +236,25 @@ impl<'a> Scan<'a> {
             match self.step() {
                 Step::Batch(batch) => visit(&batch),
                 Step::Stop(stop) => return stop,
+            }
+        }
+    }
+
+    /// The same, and asks behind the first batch, and between pieces of what follows, whether to go on.
+    pub(crate) fn each_while(
+        mut self,
+        go_on: GoOn<'_>,
+        mut visit: impl FnMut(&Batch<'a>),
+    ) -> io::Result<Stop> {
+        let mut piece_end = 0;
+        loop {
+            match self.step() {
+                Step::Batch(batch) => visit(&batch),
+                Step::Stop(stop) => return Ok(stop),
+            }
+            if self.at >= piece_end {
+                go_on()?;
+                piece_end = self.at.saturating_add(PIECE_BYTES);
             }
         }
     }

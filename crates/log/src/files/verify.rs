@@ -12,6 +12,7 @@ use crate::control::{self, Control};
 use crate::error::{Damage, OpenError, Touched};
 use crate::final_end::FinalEnd;
 use crate::format::{BadHeader, Config, FORMAT_VERSION, Kind, Link, SEGMENT_HEADER_BYTES, SegmentHeader};
+use crate::going_on::{self, GoOn};
 use crate::needed_segments::{self, Needs};
 use crate::plausible::is_plausible;
 use crate::scan::Stop;
@@ -22,7 +23,7 @@ use crate::signal;
 use crate::{Attached, LogId, Position, Store, position, segment_of};
 use std::collections::HashSet;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use thalweg_sys::disk::Disk;
 
 /// What verification found.
@@ -58,12 +59,20 @@ const LOOKS_MAX: u32 = 16;
 /// # Errors
 /// [`OpenError`] when the directory cannot be read as a store at all.
 pub fn verify(disk: &Disk, directory: &Path) -> Result<Report, OpenError> {
+    verify_while(disk, directory, &mut going_on::always)
+}
+
+/// The same, for as long as the caller wants it to go on.
+///
+/// # Errors
+/// As [`verify()`]; [`OpenError::Io`] with what `go_on` said otherwise.
+pub fn verify_while(disk: &Disk, directory: &Path, go_on: GoOn<'_>) -> Result<Report, OpenError> {
     let mut suspected: Option<HashSet<(String, Position)>> = None;
     let mut looks = 1;
     loop {
         let mut control = Control::attach_existing(disk, directory)?;
         let before = state(disk, directory, &control)?;
-        let looked = Look::at(disk, directory, &mut control);
+        let looked = Look::at(disk, directory, &mut control, &mut *go_on);
         let is_in_use = state(disk, directory, &control)? != before;
         match looked {
             Err(OpenError::Io { source, .. })
@@ -90,8 +99,12 @@ impl Store {
     /// # Errors
     /// [`OpenError`] when the directory cannot be read as a store at all.
     pub fn verify(&self) -> Result<Report, OpenError> {
-        let directory = self.shared.directory.as_deref();
-        directory.map_or(Ok(Report::default()), |directory| verify(&self.shared.disk, directory))
+        self.files().map_or(Ok(Report::default()), |(disk, directory)| verify(&disk, &directory))
+    }
+
+    /// Where its files are; `None` where it has none.
+    pub(crate) fn files(&self) -> Option<(Disk, PathBuf)> {
+        self.shared.directory.as_ref().map(|directory| (self.shared.disk.clone(), directory.clone()))
     }
 }
 
@@ -101,10 +114,16 @@ impl Attached {
     /// # Errors
     /// [`OpenError`] when the directory cannot be read as a store at all, or holds another by now.
     pub fn verify(&self) -> Result<Report, OpenError> {
+        let (disk, directory) = self.files()?;
+        verify(&disk, &directory)
+    }
+
+    /// Where its files are, and still are its own.
+    pub(crate) fn files(&self) -> Result<(Disk, PathBuf), OpenError> {
         let (disk, directory) = self.disk_and_directory();
         let is_there = self.check_place();
         is_there.map_err(|source| OpenError::Io { action: "read", file: directory.to_owned(), source })?;
-        verify(disk, directory)
+        Ok((disk.clone(), directory.to_owned()))
     }
 }
 
@@ -126,15 +145,21 @@ struct Look<'a> {
     replays: Position,
     /// How far the files may be looked at.
     end: FinalEnd,
+    go_on: GoOn<'a>,
 }
 
 impl<'a> Look<'a> {
     /// Takes one look at all of it.
-    fn at(disk: &'a Disk, directory: &'a Path, control: &mut Control) -> Result<Report, OpenError> {
+    fn at(
+        disk: &'a Disk,
+        directory: &'a Path,
+        control: &mut Control,
+        go_on: GoOn<'a>,
+    ) -> Result<Report, OpenError> {
         // Before the files are listed: what is published lies in files that are there by then.
         let end = FinalEnd::of(disk, directory, control);
         let (report, logs) = (Report::default(), HashSet::new());
-        let mut look = Look { disk, directory, report, logs, replays: 0, end };
+        let mut look = Look { disk, directory, report, logs, replays: 0, end, go_on };
         look.over(control)?;
         look.report.logs = look.logs.len() as u64;
         Ok(look.report)
@@ -148,6 +173,7 @@ impl<'a> Look<'a> {
         let mut headers: Vec<SegmentHeader> = Vec::new();
         let mut needs = Needs::of(None);
         for name in &names {
+            (self.go_on)().map_err(failed("read"))?;
             if let Some(start) = checkpoint::start_of(name) {
                 let read =
                     checkpoint::read(disk, directory, start, control.store_id, &mut |config: Config| config);
@@ -229,7 +255,7 @@ impl<'a> Look<'a> {
         let (report, logs, replays) = (&mut self.report, &mut self.logs, self.replays);
         let (mut at, mut link): (u32, Option<Link>) = (SEGMENT_HEADER_BYTES, Some(header.previous));
         loop {
-            let stop = file.scan(at, link).each(|batch| {
+            let stop = file.scan(at, link).each_while(&mut *self.go_on, |batch| {
                 report.batches += 1;
                 report.bytes += u64::from(batch.header.length);
                 for frame in crate::format::frames(batch.body).filter(|frame| !is_plausible(frame)) {
@@ -245,7 +271,7 @@ impl<'a> Look<'a> {
                         _ => {}
                     }
                 }
-            });
+            })?;
             report.end = position(header.number, stop.place);
             let is_end = matches!(follower, Follower::None) && report.end >= known_durable;
             if stop.blank && (is_end || follower.continues(&stop)) {

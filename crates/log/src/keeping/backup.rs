@@ -26,10 +26,11 @@ use crate::control::{self, Closed, Control};
 use crate::error::{Damage, OpenError, Touched};
 use crate::final_end::FinalEnd;
 use crate::format::{SEGMENT_HEADER_BYTES, SegmentHeader};
+use crate::going_on::{self, GoOn, PIECE_BYTES};
 use crate::needed_segments::{self, Needs};
 use crate::segment_file::SegmentFile;
 use crate::store::Store;
-use crate::verify::verify;
+use crate::verify::verify_while;
 use crate::{Position, place_of, position, segment, segment_of};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -125,7 +126,15 @@ fn named(damage: &[Damage]) -> String {
 /// # Errors
 /// [`BackupError`]; nothing is left in `to` then, nor `to` itself where it was made.
 pub fn backup(disk: &Disk, from: &Path, to: &Path) -> Result<Backup, BackupError> {
-    backup_beside(disk, from, to, &mut || {})
+    backup_while(disk, from, to, &mut going_on::always)
+}
+
+/// The same, for as long as the caller wants it to go on.
+///
+/// # Errors
+/// As [`backup()`]; [`BackupError::Io`] with what `go_on` said otherwise.
+pub fn backup_while(disk: &Disk, from: &Path, to: &Path, go_on: GoOn<'_>) -> Result<Backup, BackupError> {
+    backup_beside(disk, from, to, &mut || {}, go_on)
 }
 
 /// With something that happens in the source between two steps of each attempt.
@@ -134,6 +143,7 @@ pub(crate) fn backup_beside(
     from: &Path,
     to: &Path,
     meanwhile: &mut dyn FnMut(),
+    go_on: GoOn<'_>,
 ) -> Result<Backup, BackupError> {
     // Where the source's own directory is held, the target is still found by its path.
     let target = &disk.unheld();
@@ -142,7 +152,7 @@ pub(crate) fn backup_beside(
         loop {
             attempts += 1;
             let done = Backup { attempts, ..Backup::default() };
-            let mut copy = Transfer { disk, from, target, to, made: Vec::new(), done };
+            let mut copy = Transfer { disk, from, target, to, made: Vec::new(), done, go_on: &mut *go_on };
             let trouble = match copy.run(meanwhile) {
                 Ok(()) => return Ok(copy.done),
                 Err(trouble) => trouble,
@@ -151,18 +161,18 @@ pub(crate) fn backup_beside(
             match trouble {
                 Trouble::Gone(_) if attempts < ATTEMPTS => {}
                 Trouble::Gone(file) => return Err(BackupError::Gone { file, attempts }),
-                Trouble::Final(error) => return Err(exactly(disk, from, *error)),
+                Trouble::Final(error) => return Err(exactly(disk, from, *error, go_on)),
             }
         }
     })
 }
 
 /// The error that names all that is damaged, and how far, where an attempt ended at the first it came upon.
-fn exactly(disk: &Disk, from: &Path, error: BackupError) -> BackupError {
+fn exactly(disk: &Disk, from: &Path, error: BackupError, go_on: GoOn<'_>) -> BackupError {
     if !matches!(error, BackupError::Damaged(_)) {
         return error;
     }
-    match verify(disk, from) {
+    match verify_while(disk, from, go_on) {
         Ok(report) if !report.damage.is_empty() => BackupError::Damaged(report.damage),
         _ => error,
     }
@@ -175,8 +185,16 @@ fn exactly(disk: &Disk, from: &Path, error: BackupError) -> BackupError {
 /// [`BackupError::Damaged`] names everything that is; nothing is left in `to` then, nor `to` itself where it
 /// was made.
 pub fn restore(disk: &Disk, backup: &Path, to: &Path) -> Result<Backup, BackupError> {
+    restore_while(disk, backup, to, &mut going_on::always)
+}
+
+/// The same, for as long as the caller wants it to go on.
+///
+/// # Errors
+/// As [`restore()`]; [`BackupError::Io`], or [`BackupError::Source`], with what `go_on` said otherwise.
+pub fn restore_while(disk: &Disk, backup: &Path, to: &Path, go_on: GoOn<'_>) -> Result<Backup, BackupError> {
     claimed(disk, to, || {
-        let report = verify(disk, backup)?;
+        let report = verify_while(disk, backup, go_on)?;
         if !report.damage.is_empty() {
             return Err(BackupError::Damaged(report.damage));
         }
@@ -184,7 +202,7 @@ pub fn restore(disk: &Disk, backup: &Path, to: &Path) -> Result<Backup, BackupEr
         if !closed {
             return Err(BackupError::NotClosed { directory: backup.to_owned() });
         }
-        self::backup(disk, backup, to)
+        backup_while(disk, backup, to, go_on)
     })
 }
 
@@ -277,6 +295,7 @@ struct Transfer<'a> {
     to: &'a Path,
     made: Vec<PathBuf>,
     done: Backup,
+    go_on: GoOn<'a>,
 }
 
 impl Transfer<'_> {
@@ -359,6 +378,7 @@ impl Transfer<'_> {
         let mut taken = Vec::new();
         for name in self.names()? {
             let Some(start) = checkpoint::start_of(&name) else { continue };
+            self.asked(&name)?;
             let path = self.from.join(&name);
             let read = checkpoint::read(self.disk, self.from, start, control.store_id, &mut |config| config);
             let Some(whole) = read.map_err(io_trouble("read", &path))? else { continue };
@@ -387,6 +407,7 @@ impl Transfer<'_> {
             let Some(number) = segment::number_of(&name).filter(|number| *number <= segment_of(end)) else {
                 continue;
             };
+            self.asked(&name)?;
             let path = self.from.join(&name);
             let header = segment::read_header(self.disk, &path).map_err(io_trouble("read", &path))?;
             let header = header.and_then(Result::ok).filter(|header| header.store_id == control.store_id);
@@ -434,7 +455,8 @@ impl Transfer<'_> {
         // What lies behind the end is being written and none of our business.
         let bound = FinalEnd::at(position(header.number, end.unwrap_or(whole)));
         let file = SegmentFile::map(&file, header, whole, bound).map_err(io_trouble("map", &path))?;
-        let stop = file.scan(SEGMENT_HEADER_BYTES, Some(header.previous)).each(|_| {});
+        let scan = file.scan(SEGMENT_HEADER_BYTES, Some(header.previous));
+        let stop = scan.each_while(&mut *self.go_on, |_| {}).map_err(io_trouble("read", &path))?;
         if !stop.blank || end.is_some_and(|end| end != stop.at) {
             return Err(damaged(name, position(header.number, stop.place)));
         }
@@ -464,8 +486,21 @@ impl Transfer<'_> {
         let path = self.to.join(name);
         let file = self.target.create(&path).map_err(io_trouble("create", &path))?;
         self.made.push(path.clone());
-        let written = file.allocate(length, Allocation::Reserved).and_then(|()| file.write_at(bytes, 0));
-        written.and_then(|()| file.sync_data()).map_err(io_trouble("write", &path))
+        let mut write = || {
+            file.allocate(length, Allocation::Reserved)?;
+            let pieces = bytes.chunks(PIECE_BYTES as usize).zip((0..).step_by(PIECE_BYTES as usize));
+            for (piece, at) in pieces {
+                (self.go_on)()?;
+                file.write_at(piece, at)?;
+            }
+            file.sync_data()
+        };
+        write().map_err(io_trouble("write", &path))
+    }
+
+    /// Asks whether to go on, with a file of the source.
+    fn asked(&mut self, name: &str) -> Result<(), Trouble> {
+        (self.go_on)().map_err(io_trouble("copy", &self.from.join(name)))
     }
 
     fn undo(&self) {

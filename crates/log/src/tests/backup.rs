@@ -2,10 +2,12 @@
 
 use super::store::{content, open, os, small};
 use crate::backup::backup_beside;
+use crate::going_on::always;
 use crate::{
     Attached, Backup, BackupError, Damage, Durability, OpenError, Options, Purge, Query, Recovered, Store,
 };
-use crate::{backup, place_of, restore, segment, segment_of, verify};
+use crate::{GoOn, backup, backup_while, place_of, restore, restore_while, segment, segment_of};
+use crate::{verify, verify_while};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::fs;
@@ -325,7 +327,7 @@ fn a_backup_that_lacks_what_went_away_meanwhile_is_begun_anew() {
             assert!(store.stats().segments < segments, "something went away");
         }
     };
-    let done = backup_beside(&Disk::Real, &from, &to, &mut meanwhile).unwrap();
+    let done = backup_beside(&Disk::Real, &from, &to, &mut meanwhile, &mut always).unwrap();
     assert_eq!(done.attempts, 2);
     let copy = opened(&Disk::Real, &to).0;
     assert_eq!((numbers(&copy, b"a"), copy.find(b"passing").is_some()), (vec![3], false));
@@ -335,7 +337,7 @@ fn a_backup_that_lacks_what_went_away_meanwhile_is_begun_anew() {
     fill();
     store.checkpoint().unwrap();
     let mut times = 0;
-    let mut always = || {
+    let mut rotates = || {
         times += 1;
         if times % 2 == 1 {
             store.purge(&Purge { log: Some(b"passing"), ..Purge::default() }).unwrap();
@@ -344,7 +346,8 @@ fn a_backup_that_lacks_what_went_away_meanwhile_is_begun_anew() {
             store.checkpoint().unwrap();
         }
     };
-    let error = backup_beside(&Disk::Real, &from, &directory.path().join("none"), &mut always).unwrap_err();
+    let error = backup_beside(&Disk::Real, &from, &directory.path().join("none"), &mut rotates, &mut always)
+        .unwrap_err();
     assert!(matches!(error, BackupError::Gone { attempts: 16, .. }), "{error}");
 }
 
@@ -358,6 +361,47 @@ fn several(from: &Path) {
     store.close().unwrap();
 }
 
+/// Does something as often as it asks whether to go on, and has it end at each of these questions.
+fn ended_at_each_question<T>(work: impl Fn(GoOn<'_>) -> Result<T, BackupError>, undone: impl Fn()) -> T {
+    let mut asked = 0_u32;
+    loop {
+        let mut left = asked;
+        let done = work(&mut || {
+            left = left.checked_sub(1).ok_or(std::io::ErrorKind::Interrupted)?;
+            Ok(())
+        });
+        match done {
+            Ok(done) => {
+                assert!(asked > 6, "once for each segment, at least: {asked}");
+                return done;
+            }
+            Err(BackupError::Io { source, .. } | BackupError::Source(OpenError::Io { source, .. })) => {
+                assert_eq!(source.kind(), std::io::ErrorKind::Interrupted)
+            }
+            Err(error) => panic!("{error}"),
+        }
+        undone();
+        asked += 1;
+    }
+}
+
+#[test]
+fn what_is_asked_to_end_between_two_pieces_leaves_nothing_behind() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name| directory.path().join(name);
+    let (from, to, again) = (path("store"), path("backup"), path("again"));
+    several(&from);
+    let whole = verify(&Disk::Real, &from).unwrap();
+    let verified = ended_at_each_question(|go_on| Ok(verify_while(&Disk::Real, &from, go_on)?), || ());
+    assert_eq!(verified, whole);
+    let gone = |path: &Path| assert!(!path.exists());
+    let work = |go_on: GoOn<'_>| backup_while(&Disk::Real, &from, &to, go_on);
+    assert_eq!(ended_at_each_question(work, || gone(&to)).end, whole.end);
+    let work = |go_on: GoOn<'_>| restore_while(&Disk::Real, &to, &again, go_on);
+    assert_eq!(ended_at_each_question(work, || gone(&again)).end, whole.end);
+    assert_eq!(verify(&Disk::Real, &again).unwrap().damage, []);
+}
+
 #[test]
 fn what_is_missing_for_good_is_damage_at_once_and_named_as_verification_names_it() {
     for lost in [1, 2, 4] {
@@ -366,7 +410,7 @@ fn what_is_missing_for_good_is_damage_at_once_and_named_as_verification_names_it
         several(&from);
         fs::remove_file(from.join(crate::segment::file_name(lost))).unwrap();
         let mut looks = 0;
-        let error = backup_beside(&Disk::Real, &from, &to, &mut || looks += 1).unwrap_err();
+        let error = backup_beside(&Disk::Real, &from, &to, &mut || looks += 1, &mut always).unwrap_err();
         let BackupError::Damaged(damage) = error else { panic!("{error}") };
         assert_eq!(damage, verify(&Disk::Real, &from).unwrap().damage);
         assert_eq!(
@@ -427,7 +471,7 @@ fn a_backup_takes_no_segment_that_lacks_what_was_there_at_its_end() {
         }
     };
     assert!(!compacted());
-    let done = backup_beside(&Disk::Real, &from, &to, &mut meanwhile).unwrap();
+    let done = backup_beside(&Disk::Real, &from, &to, &mut meanwhile, &mut always).unwrap();
     assert_eq!(done.attempts, 2);
     let copy = opened(&Disk::Real, &to).0;
     assert_eq!(numbers(&copy, b"a"), (0..70).collect::<Vec<_>>());
@@ -461,7 +505,7 @@ fn a_backup_takes_no_compacted_segment_that_a_replay_from_its_checkpoint_comes_t
             assert!(view.all().iter().any(|segment| segment.header.is_compacted()));
         }
     };
-    let done = backup_beside(&Disk::Real, &from, &to, &mut meanwhile).unwrap();
+    let done = backup_beside(&Disk::Real, &from, &to, &mut meanwhile, &mut always).unwrap();
     assert_eq!(done.attempts, 2);
     let copy = opened(&Disk::Real, &to).0;
     assert_eq!(numbers(&copy, b"a"), (0..62).collect::<Vec<_>>());

@@ -4,34 +4,52 @@
 use super::arguments::PathArgument;
 use super::report::{Damage, Report};
 use crate::error;
+use crate::hearing;
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
+use std::path::Path;
 use thalweg_log::{Disk, Piece};
 
-/// Verifies every bit of every file of the store in the directory `path`, and changes nothing.
+/// Verifies every bit of every file of the store in the directory `path`, and changes nothing. Signals are
+/// handled meanwhile: what a handler raises ends it.
 #[pyfunction]
 pub(crate) fn verify(py: Python<'_>, path: PathArgument) -> PyResult<Report> {
-    let verified = py.detach(move || thalweg_log::verify(&Disk::Real, &path.0));
-    verified.map(Report::from).map_err(|error| error::open(&error))
+    verify_files(py, &Disk::Real, &path.0)
+}
+
+pub(crate) fn verify_files(py: Python<'_>, disk: &Disk, directory: &Path) -> PyResult<Report> {
+    hearing::work(py, |go_on| {
+        let verified = thalweg_log::verify_while(disk, directory, go_on);
+        verified.map(Report::from).map_err(|error| error::open(&error))
+    })
 }
 
 /// Writes a backup of the store in the directory `source`, which may be open, to the directory `to`, which
 /// is empty or not there: a store as of one moment, that was closed then. Sealed segments are hard links
 /// where the file system knows them. It holds everything that was durable before the call, in "os" mode
-/// everything that was appended.
+/// everything that was appended. Signals are handled meanwhile: what a handler raises ends it, and nothing
+/// of the backup is left then.
 #[pyfunction]
 pub(crate) fn backup(py: Python<'_>, source: PathArgument, to: PathArgument) -> PyResult<Backup> {
-    let done = py.detach(move || thalweg_log::backup(&Disk::Real, &source.0, &to.0));
-    done.map(Backup::from).map_err(|error| error::backup(&error))
+    back_up_files(py, &Disk::Real, &source.0, &to.0)
+}
+
+pub(crate) fn back_up_files(py: Python<'_>, disk: &Disk, directory: &Path, to: &Path) -> PyResult<Backup> {
+    hearing::work(py, |go_on| {
+        let done = thalweg_log::backup_while(disk, directory, to, go_on);
+        done.map(Backup::from).map_err(|error| error::backup(&error))
+    })
 }
 
 /// Puts a backup back, to the directory `to`, which is empty or not there. All of it is verified first;
-/// `Damaged` names what is. The backup stays as it is.
+/// `Damaged` names what is. The backup stays as it is. Signals are handled as by `backup`.
 #[pyfunction]
 pub(crate) fn restore(py: Python<'_>, backup: PathArgument, to: PathArgument) -> PyResult<Backup> {
-    let done = py.detach(move || thalweg_log::restore(&Disk::Real, &backup.0, &to.0));
-    done.map(Backup::from).map_err(|error| error::backup(&error))
+    hearing::work(py, |go_on| {
+        let done = thalweg_log::restore_while(&Disk::Real, &backup.0, &to.0, go_on);
+        done.map(Backup::from).map_err(|error| error::backup(&error))
+    })
 }
 
 /// What stands in a segment file, or in all those of a store, piece by piece, whole or not. Nobody should

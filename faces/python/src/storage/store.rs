@@ -3,7 +3,7 @@
 use super::arguments::{Keyword, PathArgument, optional, whole};
 use super::log::Log;
 use super::new_logs::NewLogs;
-use super::offline::Backup;
+use super::offline::{self, Backup};
 use super::report::{Damage, Purged, Recovery, Report, Stats};
 use super::shared::Shared;
 use super::transaction::{Pending, Transaction};
@@ -212,20 +212,31 @@ impl Store {
         self.shared.with(|open| open.opened.damage().iter().map(Damage::from).collect())
     }
 
-    /// Verifies every bit of every file. While it is written, the last batches may count as torn.
+    /// Verifies every bit of every file. While it is written, the last batches may count as torn. As by the
+    /// function of that name signals are handled meanwhile; that the store is closed then does not end it.
     fn verify(&self, py: Python<'_>) -> PyResult<Report> {
         let in_use = self.shared.enter()?;
-        let verified = py.detach(move || in_use.verify());
-        verified.map(Report::from).map_err(|error| error::open(&error))
+        match py.detach(move || in_use.files()).map_err(|error| error::open(&error))? {
+            Some((disk, directory)) => offline::verify_files(py, &disk, &directory),
+            None => Ok(Report::from(thalweg_log::Report::default())),
+        }
     }
 
     /// Writes a backup of it, while it is written, to the directory `to`, which is empty or not there; see
-    /// the function of that name. What was appended before is in it.
+    /// the function of that name. What was appended before is in it. That the store is closed meanwhile does
+    /// not end it.
     fn backup(&self, py: Python<'_>, to: PathArgument) -> PyResult<Backup> {
-        let PathArgument(to) = to;
         let in_use = self.shared.enter()?;
-        let done = py.detach(move || in_use.backup(&to));
-        done.map(Backup::from).map_err(|error| error::backup(&error))
+        let files = py.detach(move || {
+            // More of it can be linked then.
+            let flushed = in_use.own().map_or(Ok(()), thalweg_log::Store::flush);
+            flushed.map_err(|error| error::io("flush the store", &error))?;
+            in_use.files().map_err(|error| error::open(&error))
+        })?;
+        let Some((disk, directory)) = files else {
+            return Err(error::backup(&thalweg_log::BackupError::Memory));
+        };
+        offline::back_up_files(py, &disk, &directory, &to.0)
     }
 
     /// Closes the store: everything is durable then, and the directory free. Handles that are still about say
