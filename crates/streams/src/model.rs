@@ -28,6 +28,7 @@ struct Inner {
     fault: Option<StoreError>,
     damage: Option<StoreError>,
     writes: u64,
+    finds: u64,
     announced: Vec<(usize, &'static str)>,
     cold: Arc<Mutex<bool>>,
 }
@@ -106,6 +107,11 @@ impl Model {
     /// Creates, commits and deletes so far.
     pub(crate) fn writes(&self) -> u64 {
         self.0.lock().writes
+    }
+
+    /// Streams looked for by name so far.
+    pub(crate) fn finds(&self) -> u64 {
+        self.0.lock().finds
     }
 
     pub(crate) fn announced(&self) -> Vec<(usize, &'static str)> {
@@ -208,7 +214,9 @@ impl Store for Model {
     type Stream = usize;
 
     fn find(&self, name: &[u8]) -> Option<usize> {
-        self.0.lock().names.get(name).copied()
+        let mut inner = self.0.lock();
+        inner.finds += 1;
+        inner.names.get(name).copied()
     }
 
     fn create(

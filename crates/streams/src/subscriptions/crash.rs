@@ -293,10 +293,9 @@ impl Simulation {
         let held = slot.held.lock();
         let held = held.as_ref().unwrap();
         let mut hard = held.subscription.clone();
-        hard.links.retain(|_, link| link.explicit || link.acked > link.base);
-        for link in hard.links.values_mut() {
-            *link = Link { base: 0, tail: link.acked, tail_owner: link.acked_owner, ..*link };
-        }
+        let kept = hard.links.iter().filter(|(_, link)| link.explicit || link.acked > link.base);
+        let unseen = |link: &Link| Link { base: 0, tail: link.acked, tail_owner: link.acked_owner, ..*link };
+        hard.links = kept.map(|(path, link)| (path.clone(), unseen(link))).collect();
         let kept = encoding::decode(id, &life.store.notes(&held.log)).expect("it is understood");
         assert_eq!(kept.map(|kept| kept.subscription), Some(hard));
     }

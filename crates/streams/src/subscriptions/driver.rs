@@ -57,12 +57,10 @@ pub struct Driver<S: Store> {
     /// The rules over it.
     streams: Streams<S>,
     shared: Arc<Subscriptions<S>>,
-    /// Streams whose movements are announced here, by incarnation.
-    watched: HashMap<u64, (Arc<str>, S::Stream)>,
     /// The subscriptions that link a stream, by its name.
     followers: HashMap<Arc<str>, BTreeSet<Arc<str>>>,
-    /// The incarnation and membership of each subscription that `followers` reflects.
-    synced: HashMap<Arc<str>, (u64, u64)>,
+    /// The incarnation of each subscription that `followers` reflects.
+    synced: HashMap<Arc<str>, u64>,
     /// When to look at a subscription again.
     timers: Deadlines<Arc<str>>,
     /// Subscriptions whose wake is not durable yet.
@@ -97,7 +95,6 @@ impl<S: Store> Driver<S> {
             streams: Streams::new(store.clone(), options),
             store,
             shared,
-            watched: HashMap::new(),
             followers: HashMap::new(),
             synced: HashMap::new(),
             timers: Deadlines::default(),
@@ -134,7 +131,7 @@ impl<S: Store> Driver<S> {
 
     /// Takes up what happened and what is due. Answers the webhooks to call now.
     pub fn turn(&mut self, now: Now) -> Vec<WebhookCall> {
-        let inbox = std::mem::take(&mut *self.shared.inbox.lock());
+        let inbox = self.shared.inbox.lock().take();
         let mut look: BTreeSet<Arc<str>> = inbox.touched;
         for id in &look.clone() {
             self.sync(id, now);
@@ -155,6 +152,7 @@ impl<S: Store> Driver<S> {
         if inbox.settled {
             look.append(&mut self.parked);
         }
+        self.shared.inbox.lock().in_hand.clear();
         while let Some((id, ())) = self.timers.due(due_us) {
             look.insert(id);
         }
@@ -207,21 +205,17 @@ impl<S: Store> Driver<S> {
     /// Follows the streams that a subscription links by now.
     fn sync(&mut self, id: &Arc<str>, now: Now) {
         let Some(slot) = self.shared.slot(id) else { return self.forget(id) };
-        let (present, links): (_, Vec<Arc<str>>) = {
+        let (incarnation, unseen): (_, Vec<Arc<str>>) = {
             let held = slot.held.lock();
             let Some(held) = held.as_ref() else { return self.forget(id) };
-            let present = (held.incarnation, held.membership);
-            if self.synced.get(id) == Some(&present) {
-                return;
-            }
-            (present, held.subscription.links.keys().cloned().collect())
+            (held.incarnation, held.unseen.iter().cloned().collect())
         };
         // Deleted and created anew: what the one before followed is not followed by this one.
-        if self.synced.get(id).is_some_and(|(incarnation, _)| *incarnation != present.0) {
+        if self.synced.get(id).is_some_and(|synced| *synced != incarnation) {
             self.forget(id);
         }
-        self.synced.insert(id.clone(), present);
-        for path in links {
+        self.synced.insert(id.clone(), incarnation);
+        for path in unseen {
             if self.followers.entry(path.clone()).or_default().insert(id.clone()) {
                 self.look(&path, std::slice::from_ref(&slot), now);
             }
@@ -236,16 +230,12 @@ impl<S: Store> Driver<S> {
         self.followers.values_mut().for_each(|ids| {
             ids.remove(id);
         });
-        let followers = &mut self.followers;
-        followers.retain(|_, ids| !ids.is_empty());
-        let store = &self.store;
-        self.watched.retain(|_, (path, stream)| {
-            let wanted = followers.contains_key(path);
-            if !wanted {
-                store.unwatch(stream);
-            }
-            wanted
-        });
+        self.followers.retain(|_, ids| !ids.is_empty());
+        let unwanted: Vec<_> = {
+            let mut watched = self.shared.watched.lock();
+            watched.extract_if(|_, (path, _)| !self.followers.contains_key(path)).collect()
+        };
+        unwanted.iter().for_each(|(_, (_, stream))| self.store.unwatch(stream));
     }
 
     /// A stream of that name was created, or a subscription no longer links it: the subscriptions that match
@@ -256,12 +246,13 @@ impl<S: Store> Driver<S> {
     }
 
     fn moved(&mut self, incarnation: u64, now: Now) -> BTreeSet<Arc<str>> {
-        let Some((path, stream)) = self.watched.get(&incarnation).cloned() else { return BTreeSet::new() };
+        let watched = self.shared.watched.lock().get(&incarnation).cloned();
+        let Some((path, stream)) = watched else { return BTreeSet::new() };
         // Before looking: what moves afterwards is announced again.
         self.store.acknowledge(&stream);
         if self.store.staged(&stream).is_none() && self.store.visible(&stream).is_none() {
             self.store.unwatch(&stream);
-            self.watched.remove(&incarnation);
+            self.shared.watched.lock().remove(&incarnation);
         }
         let ids = self.followers.get(&path).cloned().unwrap_or_default();
         let slots: Vec<_> = ids.iter().filter_map(|id| self.shared.slot(id)).collect();
@@ -274,13 +265,13 @@ impl<S: Store> Driver<S> {
         let mut seen = None;
         if let Some(stream) = &found {
             let incarnation = self.store.incarnation(stream);
-            let fresh = !self.watched.contains_key(&incarnation);
+            let fresh = !self.shared.watched.lock().contains_key(&incarnation);
             let there = self.store.staged(stream).is_some() || self.store.visible(stream).is_some();
             if fresh && there {
                 // Before looking at it, for the same reason as above; a delete under way is to be heard of
                 // too.
                 self.store.watch(stream);
-                self.watched.insert(incarnation, (path.clone(), stream.clone()));
+                self.shared.watched.lock().insert(incarnation, (path.clone(), stream.clone()));
             }
             seen = see(&self.store, stream);
             if seen.is_none() && self.store.staged(stream).is_some() {
@@ -294,11 +285,9 @@ impl<S: Store> Driver<S> {
         for slot in slots {
             let mut held = slot.held.lock();
             let Some(held) = held.as_mut() else { continue };
-            let before = (held.incarnation, held.membership);
             let links = self.observe(held, path, seen, now);
-            // What came or went here is followed already; only what a request changed has to be synced.
-            if let Some(synced) = self.synced.get_mut(&slot.id).filter(|synced| **synced == before) {
-                synced.1 = held.membership;
+            if links.is_ok() {
+                held.unseen.remove(path);
             }
             match links {
                 Ok(true) => {
@@ -317,10 +306,11 @@ impl<S: Store> Driver<S> {
         }
         if self.followers.get(path).is_none_or(BTreeSet::is_empty) {
             self.followers.remove(path);
-            if let Some(stream) = &found
-                && self.watched.remove(&self.store.incarnation(stream)).is_some()
-            {
-                self.store.unwatch(stream);
+            if let Some(stream) = &found {
+                let watched = self.shared.watched.lock().remove(&self.store.incarnation(stream));
+                if watched.is_some() {
+                    self.store.unwatch(stream);
+                }
             }
         }
         linking
@@ -345,8 +335,8 @@ impl<S: Store> Driver<S> {
         // Where a stream stands is soft: no commit for it alone.
         let hard = |link: Option<Link>| link.map(|link| Link { base: 0, tail: 0, tail_owner: 0, ..link });
         if hard(before) == hard(after) {
-            if let (Some(link), Some(after)) = (held.subscription.links.get_mut(path), after) {
-                *link = after;
+            if let Some(after) = after {
+                held.subscription.links.insert(path.clone(), after);
             }
             return Ok(after.is_some());
         }
@@ -488,11 +478,10 @@ impl<S: Store> Driver<S> {
     /// PROTOCOL 7.2: the event, an ordinary append. Whether the wake stream took it.
     fn append_event(&self, held: &SubscriptionEntry<S>, wake_stream: &str, now: Now) -> bool {
         let subscription = &held.subscription;
-        let pending = subscription.links.iter().find(|(_, link)| link.is_pending());
         let event = json!({
             "type": "wake",
             "subscription_id": subscription.id,
-            "stream": pending.map(|(path, _)| path),
+            "stream": subscription.links.pending().first(),
             "generation": subscription.generation,
             "ts": now.time_us / 1_000,
         });

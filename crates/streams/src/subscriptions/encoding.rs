@@ -12,11 +12,12 @@
 //! neither, a later version of this program wrote, or it is damaged: it may still be wanted.
 
 use super::keys::digest_text;
+use super::links::Links;
 use super::pattern::Pattern;
 use super::subscription::{Change, Config, Delivery, Link, Phase, Subscription};
 use crate::store::Note;
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// What the names of subscriptions' logs begin with.
@@ -211,7 +212,7 @@ fn subscription(id: &str, head: Head, streams: BTreeSet<Arc<str>>, notes: &[Note
         Some(text) => Some(Pattern::parse(text)?),
         None => None,
     };
-    let mut links = BTreeMap::new();
+    let mut links = Links::default();
     for (key, value) in notes {
         let Some(path) = key.strip_prefix(LINK) else { continue };
         links.insert(std::str::from_utf8(path).ok()?.into(), link(value)?);

@@ -18,6 +18,7 @@
 //!
 //! Checked by `tests/founding.rs`, at once and elsewhere, and by `crash.rs`.
 
+use super::links::Links;
 use super::pattern::Pattern;
 use super::refusal::Refusal;
 use super::routes::{described, listed};
@@ -29,7 +30,6 @@ use super::{
 use crate::Streams;
 use crate::store::{Commit, Store};
 use parking_lot::Mutex;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use thalweg_wire::exchange::{Now, Request, Response, Work};
 
@@ -272,7 +272,7 @@ impl<S: Store> Streams<S> {
             created_us: now.time_us,
             generation: 0,
             phase: Phase::Idle,
-            links: BTreeMap::new(),
+            links: Links::default(),
         };
         // PROTOCOL 6.2: existing streams that match are linked at their current tail.
         let mut matching = Vec::new();
@@ -334,7 +334,7 @@ impl<S: Store> Streams<S> {
     /// Answers by a subscription that is there.
     fn reconfirm(
         &self,
-        shared: &Subscriptions<S>,
+        shared: &Arc<Subscriptions<S>>,
         slot: &Arc<Slot<S>>,
         config: &Config,
         origin: String,
@@ -352,7 +352,7 @@ impl<S: Store> Streams<S> {
             let refusal = Refusal::new(409, "SUBSCRIPTION_EXISTS", "body", detail);
             return Err(self.refused_once_settled(&held.log, refusal));
         }
-        let Some(links) = held.list() else { return Ok(Served::Elsewhere(listed(slot))) };
+        let Some(links) = held.list() else { return Ok(Served::Elsewhere(listed(shared, slot))) };
         let mut change = Change::default();
         if origin != held.subscription.origin {
             change.origin = Some(origin);

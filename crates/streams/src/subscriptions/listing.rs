@@ -1,27 +1,35 @@
 //! The links of a subscription as a description lists them (PROTOCOL 6.3), encoded in parts. There may be as
 //! many links as there are streams, and the protocol has them all in one answer: so that no reactor encodes
-//! more than a few parts at once, a thread beside the reactors encodes them first, and they are kept.
+//! more than a few parts at once, a thread beside the reactors encodes them first, and they are kept: of all
+//! subscriptions together, as many bytes as [`KEPT_BYTES_MAX`] says. Beyond that the oldest are let go of,
+//! and encoded anew when they are asked for again.
 //!
-//! Invariants: parts do not overlap; a part that is there says what a description has to say of its links,
-//! for whoever changes one forgets its part ([`Listing::forget`]). Checked by the tests below and by
-//! `tests/links.rs`.
+//! Invariants: parts do not overlap, and there is no gap before the first that may be missing; a part that is
+//! there says what a description has to say of its links, for whoever changes one forgets its part
+//! ([`Listing::forget`]). Checked by the tests below and by `tests/links.rs`.
 
 use super::subscription::Link;
 use bytes::Bytes;
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write;
 use std::ops::Bound::{Excluded, Included, Unbounded};
 use std::sync::Arc;
 
 /// Links of one part.
 const PART_LINKS_MAX: usize = 512;
+/// Bytes that are kept of the subscriptions described last, together. One is, however large.
+const KEPT_BYTES_MAX: usize = 64 << 20;
 /// Parts that are encoded at once, in two or three milliseconds.
 const AT_ONCE_MAX: usize = 16;
 
-/// The parts that are there, each by the path from which on it lists.
-#[derive(Default)]
-pub(super) struct Listing(BTreeMap<Arc<str>, Part>);
+/// What is encoded of the links.
+pub(super) struct Listing {
+    /// The parts that are there, each by the path from which on it lists.
+    parts: BTreeMap<Arc<str>, Part>,
+    /// Where the first part begins that may be missing; `None`: none is.
+    missing: Option<Arc<str>>,
+}
 
 /// Links that follow each other.
 struct Part {
@@ -31,49 +39,60 @@ struct Part {
     end: Option<Arc<str>>,
 }
 
+impl Default for Listing {
+    fn default() -> Self {
+        Self { parts: BTreeMap::new(), missing: Some(Arc::default()) }
+    }
+}
+
 impl Listing {
     /// A link comes, goes or changes.
     pub(super) fn forget(&mut self, path: &str) {
-        let before = self.0.range::<str, _>((Unbounded, Included(path))).next_back();
+        let before = self.parts.range::<str, _>((Unbounded, Included(path))).next_back();
         let within = before.filter(|(_, part)| part.end.as_deref().is_none_or(|end| path < end));
         if let Some(from) = within.map(|(from, _)| from.clone()) {
-            self.0.remove(&from);
+            self.parts.remove(&from);
+            if self.missing.as_ref().is_none_or(|missing| from < *missing) {
+                self.missing = Some(from);
+            }
         }
     }
 
     /// All links, in texts that commas are to join; `None` if that takes more than is done at once, and then
-    /// some of it is done.
+    /// some of it is done, from where it was left the last time.
     pub(super) fn encode(&mut self, links: &BTreeMap<Arc<str>, Link>) -> Option<Vec<Bytes>> {
-        let (mut texts, mut from, mut encoded) = (Vec::new(), Arc::<str>::from(""), 0);
-        loop {
-            if !self.0.contains_key(&from) {
-                if encoded == AT_ONCE_MAX {
-                    return None;
-                }
-                encoded += 1;
-                let mut part = self.part(links, &from);
-                // One that lost all its links takes over what is behind it.
-                while part.text.is_empty()
-                    && let Some(behind) = part.end.as_ref().and_then(|end| self.0.remove(end))
-                {
-                    part = behind;
-                }
-                self.0.insert(from.clone(), part);
+        let mut encoded = 0;
+        while let Some(from) = self.missing.clone() {
+            if let Some(part) = self.parts.get(&from) {
+                self.missing.clone_from(&part.end);
+                continue;
             }
-            let part = &self.0[&from];
-            if !part.text.is_empty() {
-                texts.push(part.text.clone());
+            if encoded == AT_ONCE_MAX {
+                return None;
             }
-            match &part.end {
-                Some(end) => from = end.clone(),
-                None => break,
+            encoded += 1;
+            let mut part = self.part(links, &from);
+            // One that lost all its links takes over what is behind it.
+            while part.text.is_empty()
+                && let Some(behind) = part.end.as_ref().and_then(|end| self.parts.remove(end))
+            {
+                part = behind;
             }
+            self.missing.clone_from(&part.end);
+            self.parts.insert(from, part);
         }
+        let texts = self.parts.values().map(|part| part.text.clone());
+        let texts = texts.filter(|text| !text.is_empty()).collect();
         // What is encoded at once is not worth its room.
         if links.len() <= AT_ONCE_MAX * PART_LINKS_MAX {
-            self.0.clear();
+            *self = Self::default();
         }
         Some(texts)
+    }
+
+    /// Bytes of the texts that are there.
+    pub(super) fn bytes(&self) -> usize {
+        self.parts.values().map(|part| part.text.len()).sum()
     }
 
     /// How many times a list of so many links is encoded further before it is asked for again: twice as often
@@ -85,7 +104,7 @@ impl Listing {
     /// The part from a path on: as many links as there may be, up to the next one that is there.
     fn part(&self, links: &BTreeMap<Arc<str>, Link>, from: &str) -> Part {
         let mut end =
-            self.0.range::<str, _>((Excluded(from), Unbounded)).next().map(|(next, _)| next.clone());
+            self.parts.range::<str, _>((Excluded(from), Unbounded)).next().map(|(next, _)| next.clone());
         let mut text = String::new();
         for (count, (path, link)) in links.range::<str, _>((Included(from), Unbounded)).enumerate() {
             if end.as_ref().is_some_and(|end| path >= end) {
@@ -105,6 +124,34 @@ impl Listing {
         }
         // It is kept, without the room that it had to grow.
         Part { text: text.into_boxed_str().into_boxed_bytes().into(), end }
+    }
+}
+
+/// The listings that are kept, by what has them, the oldest first, each with its bytes when it was encoded.
+pub(super) struct Kept<T>(VecDeque<(Arc<T>, usize)>);
+
+impl<T> Default for Kept<T> {
+    fn default() -> Self {
+        Self(VecDeque::new())
+    }
+}
+
+impl<T> Kept<T> {
+    /// One was encoded, of so many bytes. Answers those that are kept no longer.
+    pub(super) fn keep(&mut self, one: Arc<T>, bytes: usize) -> Vec<Arc<T>> {
+        self.0.retain(|(other, _)| !Arc::ptr_eq(other, &one));
+        let mut sum = bytes + self.0.iter().map(|(_, bytes)| bytes).sum::<usize>();
+        let mut gone = Vec::new();
+        while sum > KEPT_BYTES_MAX
+            && let Some((oldest, bytes)) = self.0.pop_front()
+        {
+            sum -= bytes;
+            gone.push(oldest);
+        }
+        if bytes > 0 {
+            self.0.push_back((one, bytes));
+        }
+        gone
     }
 }
 
@@ -168,7 +215,7 @@ mod tests {
             (0..many).map(|n| (format!("{n:09}").into(), Link::default())).collect();
         let mut listing = Listing::default();
         listed(&mut listing, &links);
-        let parts = listing.0.len();
+        let parts = listing.parts.len();
         for n in many..3 * many {
             let (comes, goes) = (format!("{n:09}"), format!("{:09}", n - many));
             listing.forget(&comes);
@@ -181,7 +228,41 @@ mod tests {
         }
         let (_, paths) = listed(&mut listing, &links);
         assert!(paths.iter().map(String::as_str).eq(links.keys().map(|path| &**path)));
-        assert!(listing.0.len() <= 2 * parts, "{} of {parts}", listing.0.len());
+        assert!(listing.parts.len() <= 2 * parts, "{} of {parts}", listing.parts.len());
+    }
+
+    #[test]
+    fn what_was_encoded_is_not_walked_again() {
+        let mut listing = Listing::default();
+        let many = AT_ONCE_MAX * PART_LINKS_MAX * 3;
+        let links: BTreeMap<Arc<str>, Link> =
+            (0..many).map(|n| (format!("{n:09}").into(), Link::default())).collect();
+        assert!(listing.encode(&links).is_none());
+        let left = listing.missing.clone().unwrap();
+        assert_eq!(*left, *format!("{:09}", AT_ONCE_MAX * PART_LINKS_MAX));
+        // A link changes behind that, and then one before it.
+        listing.forget(&format!("{:09}", many - 1));
+        assert_eq!(listing.missing.as_deref(), Some(&*left));
+        listing.forget("000000700");
+        assert_eq!(listing.missing.as_deref(), Some("000000512"));
+        assert_eq!(listed(&mut listing, &links), (3, links.keys().map(ToString::to_string).collect()));
+        assert_eq!(listing.missing, None);
+        assert!(listing.bytes() > many * 9);
+    }
+
+    #[test]
+    fn no_more_is_kept_than_has_room() {
+        let [a, b, c] = [1, 2, 3].map(Arc::new);
+        let mut kept = Kept::default();
+        assert!(kept.keep(a.clone(), KEPT_BYTES_MAX / 2).is_empty());
+        assert!(kept.keep(b.clone(), KEPT_BYTES_MAX / 2).is_empty());
+        assert!(
+            kept.keep(a.clone(), KEPT_BYTES_MAX / 2).is_empty(),
+            "it is counted once, and is the younger now"
+        );
+        assert_eq!(kept.keep(c.clone(), 1), [b.clone()]);
+        assert_eq!(kept.keep(b, 2 * KEPT_BYTES_MAX), [a, c.clone()]);
+        assert_eq!(kept.keep(c, 1).len(), 1);
     }
 
     #[test]
@@ -190,6 +271,6 @@ mod tests {
         assert_eq!(listed(&mut listing, &BTreeMap::new()), (1, vec![]));
         let links = BTreeMap::from([("a".into(), Link::default()), ("b".into(), Link::default())]);
         assert_eq!(listed(&mut listing, &links), (1, vec!["a".to_owned(), "b".to_owned()]));
-        assert!(listing.0.is_empty());
+        assert!(listing.parts.is_empty());
     }
 }

@@ -1,11 +1,11 @@
 //! Subscriptions under `__ds` (PROTOCOL 6, 7): durable cursors that wake workers, by webhook or pull-wake.
 //!
-//! `subscription.rs` has the rules as functions of a value, and `pattern.rs` says which streams it follows;
-//! `request.rs`, `refusal.rs` and `routes.rs` speak HTTP; `founding.rs` is how a subscription comes to be;
-//! `listing.rs` is what a description lists; `encoding.rs` keeps the value as notes of a log of its own;
-//! `keys.rs` signs; `target.rs` says where a webhook may go; `driver.rs` notices what is pending and due.
-//! [`Subscriptions`] is what all reactors and the one driver share: each subscription behind a lock of its
-//! own.
+//! `subscription.rs` has the rules as functions of a value, `links.rs` the streams it follows, and
+//! `pattern.rs` says which those may be; `request.rs`, `refusal.rs` and `routes.rs` speak HTTP; `founding.rs`
+//! is how a subscription comes to be; `listing.rs` is what a description lists; `encoding.rs` keeps the value
+//! as notes of a log of its own; `keys.rs` signs; `target.rs` says where a webhook may go; `driver.rs`
+//! notices what is pending and due. [`Subscriptions`] is what all reactors and the one driver share: each
+//! subscription behind a lock of its own.
 //!
 //! Invariants:
 //! - A subscription changes in memory exactly when its notes were committed, under its lock; so the log's
@@ -13,8 +13,8 @@
 //! - An append costs nothing more: the driver watches linked streams as a reactor watches followed ones. A
 //!   create costs one look at an index, and a comparison of its name with the pattern of each subscription.
 //! - A wake is handed over only when both what is pending and the wake itself are durable.
-//! - Locks: a subscription's or its founding's, then the index or the inbox; never another way round, and
-//!   never two subscriptions'.
+//! - Locks: a subscription's or its founding's, then the index, the inbox or the watched streams, behind
+//!   which the store is not called; never another way round, and never two subscriptions'.
 //!
 //! *Checked by* `tests` (rules against a plain model, the service and the driver over the model store), by
 //! `crash.rs` (crashes over the real log on a simulated disk), and by the official conformance suite.
@@ -28,6 +28,7 @@ mod founding;
 #[doc(hidden)]
 pub mod fuzzing;
 mod keys;
+mod links;
 mod listing;
 mod pattern;
 mod refusal;
@@ -46,7 +47,7 @@ use bytes::Bytes;
 use encoding::{Foreign, StoredSubscription};
 use founding::Founding;
 use keys::Keys;
-use listing::Listing;
+use listing::{Kept, Listing};
 use parking_lot::{Mutex, RwLock};
 use pattern::Pattern;
 use std::collections::{BTreeSet, HashMap};
@@ -55,6 +56,8 @@ use subscription::{Change, Link, StreamPosition, Subscription};
 
 /// Bytes of notes in one commit.
 const COMMIT_BYTES_MAX: usize = 64 << 10;
+/// Streams that a claim looks at which the driver has not looked at yet, and of those that moved since.
+const LOOKS_MAX: usize = 1_024;
 
 /// Wakes the driver. Called on any thread, under any lock of the store: it must not block or call back.
 pub type Waker = Box<dyn Fn() + Send + Sync>;
@@ -65,6 +68,10 @@ pub type Secret = fn() -> Option<[u8; 32]>;
 pub struct Subscriptions<S: Store> {
     index: RwLock<Index<S>>,
     inbox: Mutex<Inbox>,
+    /// Streams whose movements are announced to the driver, by incarnation. The driver's; others look.
+    watched: Mutex<HashMap<u64, (Arc<str>, S::Stream)>>,
+    /// Subscriptions whose description is kept encoded.
+    listed: Mutex<Kept<Slot<S>>>,
     waker: OnceLock<Waker>,
     keys: Mutex<Option<(Arc<Keys>, S::Stream)>>,
     secret: Secret,
@@ -93,8 +100,8 @@ struct SubscriptionEntry<S: Store> {
     subscription: Subscription,
     log: S::Stream,
     incarnation: u64,
-    /// Grows whenever links come or go.
-    membership: u64,
+    /// Of the links, those to streams that the driver has not looked at since they came; at a start, all.
+    unseen: BTreeSet<Arc<str>>,
     /// No client was answered that it was created.
     untold: bool,
     /// The streams that were named at creation have notes of their own.
@@ -117,10 +124,10 @@ struct Event {
 impl<S: Store> SubscriptionEntry<S> {
     fn new(subscription: Subscription, log: S::Stream, incarnation: u64) -> SubscriptionEntry<S> {
         SubscriptionEntry {
+            unseen: subscription.links.keys().cloned().collect(),
             subscription,
             log,
             incarnation,
-            membership: 1,
             untold: false,
             named: true,
             told: None,
@@ -174,11 +181,21 @@ struct Inbox {
     doubtful: Vec<Arc<str>>,
     /// Incarnations of watched streams that moved.
     moved: Vec<u64>,
+    /// Those of them that the driver took and may not have looked at yet.
+    in_hand: Vec<u64>,
     /// Subscriptions that a request changed.
     touched: BTreeSet<Arc<str>>,
     /// Something became durable.
     settled: bool,
     woken: bool,
+}
+
+impl Inbox {
+    /// What there is for the driver, which has it in hand from now on.
+    fn take(&mut self) -> Inbox {
+        let in_hand = self.moved.clone();
+        std::mem::replace(self, Inbox { in_hand, ..Inbox::default() })
+    }
 }
 
 impl<S: Store> Subscriptions<S> {
@@ -199,6 +216,8 @@ impl<S: Store> Subscriptions<S> {
                 foreign: BTreeSet::new(),
             }),
             inbox: Mutex::default(),
+            watched: Mutex::default(),
+            listed: Mutex::default(),
             waker: OnceLock::new(),
             keys: Mutex::new(None),
             secret,
@@ -288,6 +307,35 @@ impl<S: Store> Subscriptions<S> {
         }
     }
 
+    /// Encodes the links of a subscription that are many, on a thread that may take long. Whoever else needs
+    /// the subscription does not wait for all of them, and links that change all the time do not keep the
+    /// thread.
+    fn list(&self, slot: &Arc<Slot<S>>) {
+        let links = slot.held.lock().as_ref().map_or(0, |held| held.subscription.links.len());
+        let is_done = |_| slot.held.lock().as_mut().is_none_or(|held| held.list().is_some());
+        let _ = (0..Listing::rounds_max(links)).any(is_done);
+        let bytes = slot.held.lock().as_ref().map_or(0, |held| held.listing.bytes());
+        let gone = self.listed.lock().keep(slot.clone(), bytes);
+        for slot in gone {
+            if let Some(held) = slot.held.lock().as_mut() {
+                held.listing = Listing::default();
+            }
+        }
+    }
+
+    /// Of the streams that a subscription links, those that may go further than the driver has told: it did
+    /// not look at them yet, or not since they moved. Of very many, some.
+    fn unseen(&self, held: &SubscriptionEntry<S>) -> Vec<Arc<str>> {
+        let moved: Vec<u64> = {
+            let inbox = self.inbox.lock();
+            inbox.in_hand.iter().chain(&inbox.moved).take(LOOKS_MAX).copied().collect()
+        };
+        let watched = self.watched.lock();
+        let moved = moved.iter().filter_map(|incarnation| watched.get(incarnation)).map(|(path, _)| path);
+        let linked = moved.filter(|path| held.subscription.links.contains_key(*path));
+        held.unseen.iter().take(LOOKS_MAX).chain(linked).cloned().collect()
+    }
+
     fn slot(&self, id: &str) -> Option<Arc<Slot<S>>> {
         self.index.read().slots.get(id).cloned()
     }
@@ -345,12 +393,14 @@ impl<S: Store> Subscriptions<S> {
         let becomes = |path: &Arc<str>| change.links[path].is_some_and(|link| link.explicit);
         let more: Vec<_> = change.links.keys().filter(|p| !is_named(p) && becomes(p)).cloned().collect();
         let fewer: Vec<_> = change.links.keys().filter(|p| is_named(p) && !becomes(p)).cloned().collect();
-        let membership = change
-            .links
-            .iter()
-            .any(|(path, link)| link.is_some() != held.subscription.links.contains_key(path));
-        held.membership += u64::from(membership);
-        change.links.keys().for_each(|path| held.listing.forget(path));
+        for (path, link) in &change.links {
+            held.listing.forget(path);
+            if link.is_none() {
+                held.unseen.remove(path);
+            } else if !held.subscription.links.contains_key(path) {
+                held.unseen.insert(path.clone());
+            }
+        }
         held.subscription.apply(change);
         self.count_named(&more, &fewer);
         Ok(ticket)

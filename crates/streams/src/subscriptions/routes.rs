@@ -2,7 +2,6 @@
 
 use super::founding::Served;
 use super::keys::{BadToken, Keys, Use};
-use super::listing::Listing;
 use super::refusal::Refusal;
 use super::request::{self, AckText, Work};
 use super::subscription::{Ack, Change, Delivery, Fence, Link, Phase, Position, Refused, Subscription};
@@ -231,12 +230,12 @@ impl<S: Store> Streams<S> {
     }
 
     /// PROTOCOL 6.3.
-    fn describe(&self, shared: &Subscriptions<S>, id: &str, now: Now) -> Result<Served, Refusal> {
+    fn describe(&self, shared: &Arc<Subscriptions<S>>, id: &str, now: Now) -> Result<Served, Refusal> {
         let slot = shared.slot(id).ok_or_else(|| self.absent(id))?;
         let keys = self.keys(shared, now)?;
         let mut held = slot.held.lock();
         let held = held.as_mut().ok_or_else(|| self.absent(id))?;
-        let Some(links) = held.list() else { return Ok(Served::Elsewhere(listed(&slot))) };
+        let Some(links) = held.list() else { return Ok(Served::Elsewhere(listed(shared, &slot))) };
         let response = described(200, &held.subscription, links, &keys);
         Ok(Served::Answered(self.settled(&held.log)?, response))
     }
@@ -282,7 +281,8 @@ impl<S: Store> Streams<S> {
                 return Err(Refusal::new(400, "NOT_PULL_WAKE", "path", detail));
             }
             if !held.subscription.is_pending() {
-                self.look_again(&mut held.subscription);
+                // A worker who is faster than the driver finds its work.
+                shared.unseen(held).iter().for_each(|path| self.look_again(&mut held.subscription, path));
             }
             let generation = held.subscription.generation;
             let change =
@@ -301,13 +301,13 @@ impl<S: Store> Streams<S> {
         })
     }
 
-    /// Sees what the driver has not told of yet, so that a worker who is faster finds its work.
-    fn look_again(&self, subscription: &mut Subscription) {
-        for (path, link) in &mut subscription.links {
-            let seen = self.store.find(path.as_bytes()).and_then(|stream| see(&self.store, &stream));
-            if let Some(seen) = seen.filter(|seen| seen.incarnation == link.incarnation) {
-                (link.tail, link.tail_owner) = (seen.tail, seen.tail_owner);
-            }
+    /// Sees how far a stream that is linked goes by now, which the driver may not have told of yet.
+    fn look_again(&self, subscription: &mut Subscription, path: &Arc<str>) {
+        let Some(link) = subscription.links.get(path) else { return };
+        let seen = self.store.find(path.as_bytes()).and_then(|stream| see(&self.store, &stream));
+        if let Some(seen) = seen.filter(|seen| seen.incarnation == link.incarnation) {
+            let link = Link { tail: seen.tail, tail_owner: seen.tail_owner, ..*link };
+            subscription.links.insert(path.clone(), link);
         }
     }
 
@@ -404,7 +404,9 @@ impl<S: Store> Streams<S> {
             let mut decided = decide(&held.subscription);
             if matches!(decided, Err(Refused::PastEnd { .. })) {
                 // Past the end as last seen, which after a start is the cursor until the driver looked.
-                self.look_again(&mut held.subscription);
+                for ack in &acks {
+                    self.look_again(&mut held.subscription, &ack.stream);
+                }
                 decided = decide(&held.subscription);
             }
             let change = decided.map_err(|why| Refusal::of(why, present))?;
@@ -474,15 +476,10 @@ fn respond_in_pieces(status: u16, body: Pieces) -> Response {
     headers.respond(status, body)
 }
 
-/// Has the links of a subscription encoded that are many, on a thread that may take long. Whoever else needs
-/// the subscription does not wait for all of them, and links that change all the time do not keep the thread.
-pub(super) fn listed<S: Store>(slot: &Arc<Slot<S>>) -> exchange::Work {
-    let slot = slot.clone();
-    exchange::Work(Box::new(move || {
-        let links = slot.held.lock().as_ref().map_or(0, |held| held.subscription.links.len());
-        let is_done = |_| slot.held.lock().as_mut().is_none_or(|held| held.list().is_some());
-        let _ = (0..Listing::rounds_max(links)).any(is_done);
-    }))
+/// Has the links of a subscription encoded that are many.
+pub(super) fn listed<S: Store>(shared: &Arc<Subscriptions<S>>, slot: &Arc<Slot<S>>) -> exchange::Work {
+    let (shared, slot) = (shared.clone(), slot.clone());
+    exchange::Work(Box::new(move || shared.list(&slot)))
 }
 
 /// PROTOCOL 6.3: a subscription as callers see it, with its links in texts that commas are to join.

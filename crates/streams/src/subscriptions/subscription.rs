@@ -19,10 +19,10 @@
 //! an incarnation of its stream, and never past the end that was seen; a request with a stale generation or
 //! wake changes nothing. Checked against a plain model in `tests/rules.rs`.
 
+use super::links::Links;
 use super::pattern::Pattern;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Bound;
 use std::sync::Arc;
 use thalweg_wire::token::Token;
 
@@ -178,7 +178,7 @@ pub(crate) struct Subscription {
     pub(crate) created_us: u64,
     pub(crate) generation: u64,
     pub(crate) phase: Phase,
-    pub(crate) links: BTreeMap<Arc<str>, Link>,
+    pub(crate) links: Links,
 }
 
 /// What is to be kept. Applying it is the only way a subscription changes, soft tails excepted.
@@ -265,14 +265,13 @@ pub enum Outcome {
 impl Subscription {
     /// Whether any linked stream has something past its cursor.
     pub(crate) fn is_pending(&self) -> bool {
-        self.links.values().any(Link::is_pending)
+        !self.links.pending().is_empty()
     }
 
     /// Whether something would be pending after a change.
     pub(crate) fn is_pending_after(&self, change: &Change) -> bool {
-        let kept = self.links.iter().filter(|(path, _)| !change.links.contains_key(*path));
-        let changed = change.links.values().flatten();
-        kept.map(|(_, link)| link).chain(changed).any(Link::is_pending)
+        let mut kept = self.links.pending().iter().filter(|path| !change.links.contains_key(*path));
+        kept.next().is_some() || change.links.values().flatten().any(Link::is_pending)
     }
 
     pub(crate) fn apply(&mut self, change: Change) {
@@ -310,12 +309,8 @@ impl Subscription {
     /// The links a wake tells of, those with pending work first, from behind the one that was `told` of last.
     /// Where not all of them have room each has its turn, however soon the first ones are pending again.
     pub(crate) fn snapshot(&self, told: Option<&str>) -> Vec<(Arc<str>, Link)> {
-        let told = told.unwrap_or_default();
-        let behind = self.links.range::<str, _>((Bound::Excluded(told), Bound::Unbounded));
-        let round = behind.chain(self.links.range::<str, _>((Bound::Unbounded, Bound::Included(told))));
-        let pending = round.clone().filter(|(_, link)| link.is_pending());
-        let others = round.filter(|(_, link)| !link.is_pending());
-        pending.chain(others).take(SNAPSHOT_MAX).map(|(path, link)| (path.clone(), *link)).collect()
+        let round = self.links.round(told.unwrap_or_default()).take(SNAPSHOT_MAX);
+        round.map(|(path, link)| (path.clone(), *link)).collect()
     }
 
     /// The last one with pending work that a snapshot tells of, if there may be more than it has room for.

@@ -6,6 +6,7 @@ use crate::Options;
 use crate::model::Model;
 use crate::store::{Commit, Store};
 use crate::subscriptions::encoding;
+use crate::subscriptions::links::Links;
 use crate::subscriptions::subscription::{Link, Outcome, Subscription};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -62,7 +63,7 @@ fn a_refusal_waits_for_what_it_was_decided_on() {
 
 #[test]
 fn a_large_subscription_is_whole_or_absent_after_a_crash_in_its_creation() {
-    let mut links = BTreeMap::new();
+    let mut links = Links::default();
     for n in 0..3_000_u64 {
         let link = Link {
             glob: true,

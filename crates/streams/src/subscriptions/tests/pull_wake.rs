@@ -143,6 +143,38 @@ fn work_off(world: &mut World) -> BTreeSet<String> {
 }
 
 #[test]
+fn a_claim_and_an_ack_cost_what_is_pending_and_not_what_is_linked() {
+    let mut world = World::new();
+    world.create("wake/pool");
+    world.put("s", &pull());
+    (0..1_000).for_each(|n| world.create(&format!("events/{n}")));
+    world.create("late");
+    world.turn();
+    let few = |world: &World, before: u64| world.model.finds() - before < 20;
+    let before = world.model.finds();
+    assert_eq!(world.claim("s", "w").code(), (409, "NO_PENDING_WORK"));
+    assert!(few(&world, before), "{} streams were looked for", world.model.finds() - before);
+    // What the driver did not tell yet: that a stream moved, and then one that it does not follow yet.
+    for (name, event) in [("events/7", 1), ("late", 1)] {
+        let link = json!({ "streams": ["late"] });
+        assert_eq!(world.call(Method::Post, "__ds/subscriptions/s/streams", &[], &link).status, 204);
+        world.append(name, event);
+        let before = world.model.finds();
+        let claimed = world.claim("s", "w").body;
+        assert_eq!(claimed["streams"][0]["path"], name);
+        // More came since, and is done as well, which nobody told either.
+        world.append(name, 2);
+        let head = world.call(Method::Head, name, &[], &Value::Null).head;
+        let end = head.lines().find_map(|line| line.strip_prefix("Stream-Next-Offset: ")).unwrap();
+        let mut done = acks(&claimed, true);
+        done["acks"] = json!([{ "stream": name, "offset": end }]);
+        let token = claimed["token"].as_str().unwrap();
+        assert_eq!(world.verb("s", "ack", token, &done).body, json!({ "ok": true, "next_wake": false }));
+        assert!(few(&world, before), "{name}: {} streams were looked for", world.model.finds() - before);
+    }
+}
+
+#[test]
 fn streams_that_are_never_quiet_leave_the_others_their_turn() {
     let mut world = World::new();
     world.create("wake/pool");

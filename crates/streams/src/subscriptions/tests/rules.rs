@@ -2,6 +2,7 @@
 
 use super::{SECOND_US, START_US};
 use crate::subscriptions::encoding;
+use crate::subscriptions::links::Links;
 use crate::subscriptions::subscription::{
     Ack, Change, Config as Wanted, Delivery, Fence, Outcome, Phase, Position, Refused, StreamPosition,
     Subscription,
@@ -24,7 +25,7 @@ pub(super) fn subscription() -> Subscription {
         created_us: 7,
         generation: 0,
         phase: Phase::Idle,
-        links: BTreeMap::new(),
+        links: Links::default(),
     }
 }
 
