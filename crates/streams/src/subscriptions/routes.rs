@@ -63,7 +63,7 @@ impl<S: Store> Streams<S> {
 
     fn jwks(&self, shared: &Subscriptions<S>, request: &Request<'_>, now: Now) -> Outcome {
         if !matches!(request.method, Method::Get | Method::Head) {
-            return Err(Refusal::method("GET"));
+            return Err(Refusal::method("GET, HEAD, OPTIONS"));
         }
         let (keys, log) = shared.keys(&self.store, now.time_us).map_err(|error| Refusal::from(&error))?;
         let mut headers = Headers::new();
@@ -104,7 +104,7 @@ impl<S: Store> Streams<S> {
     ) -> Outcome {
         match (resource, request.method) {
             (Resource::Subscription, Method::Delete) => self.unsubscribe(shared, id, now),
-            (Resource::Subscription, _) => Err(Refusal::method("PUT, GET, DELETE")),
+            (Resource::Subscription, _) => Err(Refusal::method("PUT, GET, HEAD, DELETE, OPTIONS")),
             (Resource::Streams, Method::Post) => {
                 let paths = request::members(request)?;
                 self.with(shared, id, |held| {
@@ -132,10 +132,10 @@ impl<S: Store> Streams<S> {
                 }
                 Ok((ticket, Headers::new().respond_empty(204)))
             }),
-            (Resource::Streams, _) => Err(Refusal::method("POST")),
-            (Resource::Stream(_), _) => Err(Refusal::method("DELETE")),
+            (Resource::Streams, _) => Err(Refusal::method("POST, OPTIONS")),
+            (Resource::Stream(_), _) => Err(Refusal::method("DELETE, OPTIONS")),
             (Resource::Work(_), Method::Post) => self.claim(shared, id, request, now),
-            (Resource::Work(_), _) => Err(Refusal::method("POST")),
+            (Resource::Work(_), _) => Err(Refusal::method("POST, OPTIONS")),
             (Resource::Jwks, _) => Err(Refusal::missing()),
         }
     }

@@ -79,12 +79,18 @@ fn bad_configurations_are_refused_by_name() {
     assert_eq!(world.model.writes(), 0, "nothing was kept");
     assert_eq!(world.put("a%00b", &webhook(HOOK)).status, 400);
     assert_eq!(world.call(Method::Get, "__ds/nothing", &[], &Value::Null).status, 404);
-    let refused = world.call(Method::Post, "__ds/subscriptions/s", &[], &Value::Null);
-    assert!(
-        refused.status == 405 && refused.head.contains("Allow: PUT, GET, DELETE\r\n"),
-        "{}",
-        refused.head
-    );
+    // RFC 9110 15.5.6: Allow lists every method that the resource knows, HEAD and OPTIONS included.
+    for (path, allow) in [
+        ("subscriptions/s", "PUT, GET, HEAD, DELETE, OPTIONS"),
+        ("subscriptions/s/claim", "POST, OPTIONS"),
+        ("subscriptions/s/streams", "POST, OPTIONS"),
+        ("subscriptions/s/streams/a", "DELETE, OPTIONS"),
+        ("jwks.json", "GET, HEAD, OPTIONS"),
+    ] {
+        let refused = world.call(Method::Other, &format!("__ds/{path}"), &[], &Value::Null);
+        let allows = refused.head.contains(&format!("Allow: {allow}\r\n"));
+        assert!(refused.status == 405 && allows, "{path}: {}", refused.head);
+    }
     assert_eq!(world.call(Method::Put, "%5F%5Fds/x", &[], &Value::Null).status, 404);
 }
 
