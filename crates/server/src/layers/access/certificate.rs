@@ -14,8 +14,8 @@ pub(crate) enum CertificateError {
     Unreadable(PathBuf, io::Error),
     /// Others could put a key of their own there.
     Writable(PathBuf),
-    /// It says something wrong.
-    Wrong(PathBuf, IdentityError),
+    /// It makes no identity: no certificate, no key, or not the key of the certificate.
+    Unusable(PathBuf, IdentityError),
 }
 
 impl fmt::Display for CertificateError {
@@ -29,7 +29,7 @@ impl fmt::Display for CertificateError {
                     path.display()
                 )
             }
-            Self::Wrong(path, error) => write!(out, "{}: {error}", path.display()),
+            Self::Unusable(path, error) => write!(out, "{}: {error}", path.display()),
         }
     }
 }
@@ -100,7 +100,7 @@ fn take<T>(
     }
     let taken = taken(&chain_file.bytes, &key_file.bytes).map_err(|error| {
         let culprit = if matches!(error, IdentityError::Key(_)) { key } else { chain };
-        CertificateError::Wrong(culprit.to_owned(), error)
+        CertificateError::Unusable(culprit.to_owned(), error)
     })?;
     Ok((taken, key_file.is_readable_by_all))
 }

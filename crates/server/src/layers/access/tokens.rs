@@ -76,8 +76,8 @@ pub(crate) enum TokensError {
     Unreadable(PathBuf, std::io::Error),
     /// Others could add tokens of their own.
     Writable(PathBuf),
-    /// It says something wrong.
-    Wrong(PathBuf, String),
+    /// It is no list of tokens.
+    Malformed(PathBuf, String),
 }
 
 impl fmt::Display for TokensError {
@@ -91,7 +91,7 @@ impl fmt::Display for TokensError {
                 "the token file {0} can be written by users other than its owner: chmod go-w {0}",
                 path.display()
             ),
-            Self::Wrong(path, why) => write!(out, "{}: {why}", path.display()),
+            Self::Malformed(path, why) => write!(out, "{}: {why}", path.display()),
         }
     }
 }
@@ -110,9 +110,9 @@ impl Tokens {
         if read.is_writable_by_others {
             return Err(TokensError::Writable(path.to_owned()));
         }
-        let wrong = |why| TokensError::Wrong(path.to_owned(), why);
-        let text = str::from_utf8(&read.bytes).map_err(|error| wrong(error.to_string()))?;
-        Self::parse(text).map_err(wrong)
+        let malformed = |why| TokensError::Malformed(path.to_owned(), why);
+        let text = str::from_utf8(&read.bytes).map_err(|error| malformed(error.to_string()))?;
+        Self::parse(text).map_err(malformed)
     }
 
     fn parse(text: &str) -> Result<Self, String> {
