@@ -49,6 +49,9 @@ fn page(verb: &[String]) -> Result<Vec<u8>, Failure> {
             .name(format!("thalweg-{}", verb.join("-")))
             .bin_name(format!("thalweg {}", verb.join(" ")));
     }
+    // As help has it: the page's own would say neither what may be repeated nor what stands behind `--`.
+    let usage = command.render_usage().to_string();
+    let command = command.override_usage(usage.trim_start_matches("Usage: ").to_owned());
     let mut page = Vec::new();
     let sections = sections(&command, verb.is_empty());
     // What help ends with is a section of its own here.
@@ -140,6 +143,14 @@ mod tests {
             assert!(page.contains(variable) && page.contains("EXIT STATUS"), "{page}");
         }
         assert!(of("serve").contains("[1 to 29]"));
+        for (verb, usage) in [
+            ("append", r"thalweg append\fR [OPTIONS] <NAME> [DATA]..."),
+            ("man", r"thalweg man\fR [OPTIONS] [VERB]..."),
+            ("fork-server", r"thalweg fork\-server\fR [OPTIONS] \-\-control <ENDPOINT> \-\- <PROGRAM>..."),
+        ] {
+            let page = of(verb);
+            assert!(page.contains(&format!(".SH SYNOPSIS\n\\fB{usage}\n")), "{page}");
+        }
         let failure = page(&words("append x")).unwrap_err().to_string();
         assert!(failure.contains("append, read"), "{failure}");
         let failure = page(&["fly".to_owned()]).unwrap_err().to_string();
