@@ -35,6 +35,7 @@ fn every_check_is_one_row_and_whatever_is_not_good_says_what_to_do() {
         "io_uring",
         "shared memory",
         "children",
+        "environment",
         "directory",
         "space",
         "kept by",
@@ -78,6 +79,18 @@ fn a_server_is_judged_by_the_configuration_that_it_would_have() {
     );
     let output = doctor(directory.path(), &["--config", file, "--data", "here", "--output", "json"], &[]);
     assert!(finding(&output, "directory")["found"].as_str().unwrap().starts_with("here is not there yet"));
+}
+
+#[test]
+fn a_variable_that_nothing_reads_is_told_with_the_one_that_was_meant() {
+    let directory = tempfile::tempdir().unwrap();
+    let of = |environment: &[(&str, &str)]| {
+        finding(&doctor(directory.path(), &["--output", "json"], environment), "environment")
+    };
+    assert_eq!(of(&[("THALWEG_LISTEN", "127.0.0.1:0"), ("THALWEG_LISTNE", "")])["verdict"], "good");
+    let told = of(&[("THALWEG_LISTNE", "127.0.0.1:0")]);
+    let found = told["found"].as_str().unwrap();
+    assert!(told["verdict"] == "poor" && found.contains("THALWEG_LISTNE (the nearest is THALWEG_LISTEN)"));
 }
 
 #[test]

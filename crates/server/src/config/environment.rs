@@ -14,11 +14,16 @@ const OTHERS: [&str; 4] = ["THALWEG_URL", "THALWEG_TOKEN", "THALWEG_TLS_CA", "TH
 
 /// Warns of them, if there are any, in one line.
 pub(crate) fn warn_of_unread_variables() {
-    let set = std::env::vars_os().filter(|(_, value)| !value.is_empty()).map(|(name, _)| name);
-    let variables = unread(set);
+    let variables = unread_variables();
     if !variables.is_empty() {
         tracing::warn!(%variables, "no verb of this program reads these environment variables");
     }
+}
+
+/// The names of those that are set to something, each with the one that it is most like; empty if there are
+/// none.
+pub(crate) fn unread_variables() -> String {
+    unread(std::env::vars_os().filter(|(_, value)| !value.is_empty()).map(|(name, _)| name))
 }
 
 /// The names that are none of ours and look like it, each with the one that it is most like.

@@ -7,7 +7,7 @@
 
 mod environment;
 
-pub(crate) use environment::warn_of_unread_variables;
+pub(crate) use environment::{unread_variables, warn_of_unread_variables};
 
 use crate::bounds::Limits;
 use crate::command_line::{Arguments, ServeOptions, Verb};

@@ -11,6 +11,7 @@ mod system;
 use crate::bounds::Limits;
 use crate::client::{Failure, Output};
 use crate::command_line::ServeOptions;
+use crate::config;
 use serde::Serialize;
 use std::fmt;
 
@@ -58,6 +59,15 @@ fn bad(check: &'static str, found: impl Into<String>, advice: &'static str) -> F
     Finding { verdict: Verdict::Bad, check, found: found.into(), advice }
 }
 
+/// Variables that are meant for this program by their names, and that nothing reads.
+fn environment(unread: &str) -> Finding {
+    if unread.is_empty() {
+        return good("environment", "nothing in it is meant for this program and not read");
+    }
+    let found = format!("not read: {unread}");
+    poor("environment", found, "what they were to say does not hold: set the ones that were meant, or none")
+}
+
 /// Checks, and prints what was found; whether none of it is bad. `limits` are those of a server with these
 /// options.
 ///
@@ -65,6 +75,7 @@ fn bad(check: &'static str, found: impl Into<String>, advice: &'static str) -> F
 /// Standard output cannot be written.
 pub(crate) fn examine(options: &ServeOptions, limits: &Limits, output: Output) -> Result<bool, Failure> {
     let mut findings = system::findings(options, limits);
+    findings.push(environment(&config::unread_variables()));
     findings.extend(place::findings(&options.data, options.durability));
     let fine = findings.iter().all(|finding| finding.verdict != Verdict::Bad);
     let text: Vec<String> = findings.iter().map(ToString::to_string).collect();
