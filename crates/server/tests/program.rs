@@ -335,6 +335,28 @@ fn a_server_that_waits_for_its_disk_hears_that_it_is_to_end() {
     }
 }
 
+/// Its sockets are bound before a store that is new, and this one's first checkpoint gives nothing.
+#[test]
+fn a_signal_while_a_new_store_is_made_leaves_no_socket() {
+    let directory = tempfile::tempdir().unwrap();
+    let (data, socket, rpc) =
+        (directory.path().join("data"), directory.path().join("s.sock"), directory.path().join("r.sock"));
+    std::fs::create_dir(&data).unwrap();
+    let made = Command::new("mkfifo").arg(data.join("checkpoint-0000000100000040")).status();
+    assert!(made.unwrap().success());
+    let mut child = Command::new(PROGRAM)
+        .args(["serve", "--log-level", "error", "--rpc", "on", "--rpc-listen"])
+        .arg(format!("unix:{}", rpc.display()))
+        .args(["--listen", &format!("unix:{}", socket.display()), "--data"])
+        .arg(&data)
+        .spawn()
+        .unwrap();
+    common::until("its sockets", || socket.exists() && rpc.exists());
+    let sent = Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap();
+    assert!(sent.success() && child.wait().unwrap().success());
+    assert!(!socket.exists() && !rpc.exists(), "a socket's file was left behind");
+}
+
 #[test]
 fn a_start_that_finds_its_address_taken_leaves_nothing_to_recover() {
     let directory = tempfile::tempdir().unwrap();

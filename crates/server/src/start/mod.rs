@@ -48,12 +48,14 @@ use crate::engine::Engine;
 use crate::logging::Logging;
 use crate::run::{Control, Housekeeper, ReactorThread, RunningServer, Threads};
 use crate::{config, services, webhooks};
+use parking_lot::Mutex;
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use thalweg_reactor::Pool;
 use thalweg_sys::code;
 use thalweg_sys::signal::{Signals, ignore_broken_pipes, ignore_full_files};
+use thalweg_transport::BoundPath;
 
 /// Threads that wait for the disk in place of the reactors.
 const COLD_THREADS: usize = 2;
@@ -98,8 +100,10 @@ pub(crate) fn serve(
         .map_err(ServerError::Descriptors)?;
     let limits = per_reactor.limits(options);
     step(|| preflight::check(options))?;
-    let addresses = step(|| Addresses::before_store(&plan, options))?;
-    let engine = open_store(&process, options, &plan, limits.streams)?;
+    let mut addresses = step(|| Addresses::before_store(&plan, options))?;
+    let paths = Mutex::new(addresses.take_paths());
+    let engine = open_store(&process, options, &plan, limits.streams, &paths)?;
+    addresses.streams.paths = paths.into_inner();
     step(|| {
         plan.warn();
         per_reactor.warn(options, &limits);
@@ -214,8 +218,7 @@ impl OpenResources {
         let start = ReactorStart::new(engine, &plan.front, &self.pool, config, spin, gate);
         let mut reactors: Vec<ReactorThread> = start.streams(&mut self.addresses.streams)?;
         reactors.extend(start.rpc(plan.reactors, &mut self.addresses.rpc)?);
-        let Addresses { streams, rpc, .. } = &mut self.addresses;
-        streams.paths.append(&mut rpc.paths);
+        self.addresses.streams.paths = self.addresses.take_paths();
         Ok((Threads { reactors, neighbours: self.neighbours, webhooks, housekeeper }, self.addresses))
     }
 }
@@ -235,6 +238,13 @@ impl Addresses {
             [plan.streams.clone(), plan.rpc.clone()]
         };
         Ok(Self { streams, rpc, left })
+    }
+
+    /// Unix paths that lead to listeners of either.
+    fn take_paths(&mut self) -> Vec<BoundPath> {
+        let mut paths = std::mem::take(&mut self.streams.paths);
+        paths.append(&mut self.rpc.paths);
+        paths
     }
 
     /// Opens what was left.

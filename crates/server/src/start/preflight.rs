@@ -5,8 +5,7 @@
 //! waits for a server that was never there. Where there is a store, opening it may take long and clients may
 //! be waiting for it; they are not accepted from before it is done, and a start that fails for an address has
 //! only to close it again. A socket's path may lie in a directory that is made with the store: it is opened
-//! behind it. A signal that ends the program while a new store is made leaves the other sockets' files; the
-//! next start takes them over.
+//! behind it. A signal that ends the program while a new store is made takes the sockets' files away.
 
 use super::address::ListenAddress;
 use super::error::ServerError;

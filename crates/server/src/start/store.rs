@@ -7,10 +7,13 @@ use super::{Process, ServerError, step};
 use crate::command_line::{ServeOptions, StateHistory, WebhooksLoopback};
 use crate::engine::{Engine, Retain};
 use crate::logging::Logging;
+use parking_lot::Mutex;
 use thalweg_streams::Loopback;
 use thalweg_sys::signal::Signal;
+use thalweg_transport::BoundPath;
 
-/// Opens the store that the options name.
+/// Opens the store that the options name. A signal that ends the program meanwhile takes away the paths that
+/// were bound before.
 ///
 /// # Errors
 /// Why it cannot be served.
@@ -19,12 +22,13 @@ pub(super) fn open_store(
     options: &ServeOptions,
     plan: &Plan,
     streams_max: u64,
+    paths: &Mutex<Vec<BoundPath>>,
 ) -> Result<Engine, ServerError> {
     let retain = Retain { seconds: options.retain_seconds, bytes: options.retain_bytes };
     let state = state_options(options, streams_max);
     let open = || Engine::open(&options.data, options.durability, retain, state);
     let Process { signals, logging } = process;
-    let engine = step(|| interruptible(signals, |signal| end_at_once(signal, logging), open));
+    let engine = step(|| interruptible(signals, |signal| end_at_once(signal, paths, logging), open));
     let engine = engine.map_err(|error| ServerError::System("hear of signals", error))?;
     let engine = engine.map_err(ServerError::Store)?.with_sharing(plan.front.sharing());
     Ok(engine.with_webhooks_loopback(webhooks_loopback(options, plan)).with_streams_max(streams_max))
@@ -41,7 +45,8 @@ fn webhooks_loopback(options: &ServeOptions, plan: &Plan) -> Loopback {
 }
 
 /// Of a server that has served nothing yet.
-fn end_at_once(signal: Signal, logging: &Logging) {
+fn end_at_once(signal: Signal, paths: &Mutex<Vec<BoundPath>>, logging: &Logging) {
+    paths.lock().clear();
     tracing::info!(?signal, "ending: nothing was served yet");
     logging.flush();
     std::process::exit(0)
