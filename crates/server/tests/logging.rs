@@ -58,6 +58,10 @@ fn a_start_is_logged_with_the_durability_as_the_configuration_calls_it() {
     let mut lines = lines.map(|line| serde_json::from_str::<serde_json::Value>(&line.unwrap()).unwrap());
     let serving = lines.find(|line| line["message"] == "serving").unwrap();
     assert_eq!(serving["durability"], "sync", "{serving}");
+    // The limits are said once, to whoever started it, in lines that can be read.
+    assert_eq!(serving["limits"], serde_json::Value::Null);
+    let (_, limits) = server.greeting.split_once("limits: ").unwrap();
+    assert!(limits.lines().all(|line| line.len() < 200), "{limits}");
     server.signal("TERM");
     assert!(server.ended().success());
 }

@@ -6,7 +6,6 @@ use super::costs::{
     WRITE_BYTES,
 };
 use crate::quantity::{Bytes, Count};
-use std::fmt;
 use thalweg_http::Config;
 
 /// The default bound on streams, if there is memory for four times as many.
@@ -138,42 +137,54 @@ impl Limits {
     }
 }
 
-impl fmt::Display for Limits {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            out,
-            "{}, {} of them subscribers{}; {} a head, {} a body, {} all bodies that arrive; {} ahead each, {} waiting, {} waiting \
-             for the disk, {} unsent in all, {} in JSON-RPC answers, {} in sessions, {} in calls of the state; {}; {} of memory while all are idle, {} if all used everything at once",
+impl Limits {
+    /// What is said of them, by what it is about.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        let handshakes = self.handshakes.map(|count| format!(", {count} in TLS handshakes"));
+        let connections = format!(
+            "{}, {} of them subscribers{}; {}",
             Count(self.connections, "connection"),
             self.subscribers,
-            self.handshakes.map(|count| format!(", {count} in TLS handshakes")).unwrap_or_default(),
+            handshakes.unwrap_or_default(),
+            Count(self.streams, "stream")
+        );
+        let requests = format!(
+            "{} a head, {} a body, {} all bodies that arrive; {} ahead each",
             Bytes(self.head_bytes),
             Bytes(self.body_bytes),
             Bytes(self.bodies_bytes),
-            Count(self.pipeline, "request"),
+            Count(self.pipeline, "request")
+        );
+        let waiting = format!(
+            "{} waiting, {} waiting for the disk, {} unsent in all",
             Count(self.writes, "write"),
             Count(self.cold_reads, "read"),
-            Bytes(self.unsent_bytes),
+            Bytes(self.unsent_bytes)
+        );
+        let services = format!(
+            "{} in JSON-RPC answers, {} in sessions, {} in calls of the state",
             Bytes(self.answers_bytes),
             Bytes(self.sessions_bytes),
-            Bytes(self.calls_bytes),
-            Count(self.streams, "stream"),
+            Bytes(self.calls_bytes)
+        );
+        let mut lines = vec![connections, requests, waiting, services];
+        if self.reactors > 1 {
+            lines.push(format!(
+                "all but connections and streams shared out over {} reactors, so that one may refuse before the whole is reached",
+                self.reactors
+            ));
+        }
+        let mut memory = format!(
+            "{} of memory while all are idle, {} if all used everything at once",
             Bytes(self.idle_bytes()),
             Bytes(self.busy_bytes())
-        )?;
+        );
         if self.neighbours > 0 {
-            let clients = Count(self.neighbours, "client");
-            let bytes = Bytes(self.neighbours_bytes());
-            write!(out, ", and {bytes} more if {clients} of services on this machine read nothing")?;
+            let (clients, bytes) = (Count(self.neighbours, "client"), Bytes(self.neighbours_bytes()));
+            memory += &format!(", and {bytes} more if {clients} of services on this machine read nothing");
         }
-        if self.reactors > 1 {
-            write!(
-                out,
-                "; all but connections and streams shared out over {} reactors, so that one may refuse before the whole is reached",
-                self.reactors
-            )?;
-        }
-        Ok(())
+        lines.push(memory);
+        lines
     }
 }
 
@@ -196,35 +207,28 @@ mod tests {
         let limits = Limits::of(&config, 4, 4, false).with_answers(3 << 20).with_state(1 << 21, 1 << 20);
         assert_eq!(limits.idle_bytes(), 400 * 128);
         assert_eq!(limits.busy_bytes(), 400 * (128 + 512 + (32 << 10)) + (4 << 24) + (5 << 22) + (10 << 20));
-        let text = limits.to_string();
-        assert!(
-            text.starts_with(
-                "400 connections, 200 of them subscribers; 16 KiB a head, 1 MiB a body, 64 MiB all bodies that arrive; 64 requests \
-                 ahead each, 4096 writes waiting, 32 reads waiting for the disk, 16 MiB unsent in all, 3 MiB in JSON-RPC answers, \
-                 2 MiB in sessions, 1 MiB in calls of the state; "
-            ),
-            "{text}"
+        assert_eq!(
+            limits.lines(),
+            [
+                "400 connections, 200 of them subscribers; 0 streams",
+                "16 KiB a head, 1 MiB a body, 64 MiB all bodies that arrive; 64 requests ahead each",
+                "4096 writes waiting, 32 reads waiting for the disk, 16 MiB unsent in all",
+                "3 MiB in JSON-RPC answers, 2 MiB in sessions, 1 MiB in calls of the state",
+                "all but connections and streams shared out over 4 reactors, so that one may refuse before the whole is reached",
+                "50 KiB of memory while all are idle, 106.7 MiB if all used everything at once",
+            ]
         );
-        assert!(text.contains("50 KiB of memory while all are idle, 106.7 MiB if all"), "{text}");
-        assert!(
-            text.contains("; all but connections and streams shared out over 4 reactors, so that"),
-            "{text}"
-        );
-
-        assert!(!text.contains("on this machine"), "{text}");
         let with = limits.with_neighbours(200, 4 << 20);
         assert_eq!((with.busy_bytes(), with.neighbours_bytes()), (limits.busy_bytes(), 800 << 20));
-        let text = with.to_string();
-        let more = ", and 800 MiB more if 200 clients of services on this machine read nothing; all but";
-        assert!(text.contains(more), "{text}");
+        let more = ", and 800 MiB more if 200 clients of services on this machine read nothing";
+        assert!(with.lines().last().unwrap().ends_with(more));
 
         let sealed = Limits::of(&config, 4, 4, true).with_answers(3 << 20).with_state(1 << 21, 1 << 20);
         assert_eq!(sealed.idle_bytes(), limits.idle_bytes() + 400 * (4 << 10));
         // No more handshakes than connections.
         let handshakes = 400 * (16 << 10);
         assert_eq!(sealed.busy_bytes(), limits.busy_bytes() + 400 * ((4 << 10) + (20 << 10)) + handshakes);
-        let text = sealed.to_string();
-        assert!(text.contains(" 200 of them subscribers, 400 in TLS handshakes; 16 KiB a head"), "{text}");
+        assert!(sealed.lines()[0].contains(" 200 of them subscribers, 400 in TLS handshakes; "));
     }
 
     #[test]
@@ -233,13 +237,10 @@ mod tests {
         let with = limits.with_streams(1_000);
         assert_eq!(with.idle_bytes(), limits.idle_bytes() + 400_000);
         assert_eq!(with.busy_bytes(), limits.busy_bytes() + 400_000);
-        assert!(with.to_string().contains(" in calls of the state; 1000 streams; "), "{with}");
-        assert!(!with.to_string().contains("shared out"), "one reactor shares nothing: {with}");
-        let one = limits.with_streams(1).to_string();
-        assert!(
-            one.starts_with("1 connection, ") && one.contains(" in calls of the state; 1 stream; "),
-            "{one}"
-        );
+        assert!(with.lines()[0].ends_with("; 1000 streams"));
+        assert_eq!(with.lines().len(), 5, "one reactor shares nothing");
+        let one = &limits.with_streams(1).lines()[0];
+        assert!(one.starts_with("1 connection, ") && one.ends_with("; 1 stream"), "{one}");
         assert_eq!(with.with_streams(u64::MAX).busy_bytes(), u64::MAX);
 
         assert_eq!(streams_max(Some(7), Some(1)), 7);

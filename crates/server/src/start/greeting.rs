@@ -37,7 +37,7 @@ impl Greeting<'_> {
         for endpoint in self.neighbours {
             text += &format!("and, for programs on this machine, at {endpoint}\n");
         }
-        text += &format!("limits: {}\n", self.limits);
+        text += &format!("limits: {}\n", self.limits.lines().join("\n        "));
         if let Some(url) = self.streams.iter().find_map(from_here) {
             text += &tries(&url, self.is_guarded);
         }
@@ -51,7 +51,7 @@ impl Greeting<'_> {
             "listening": texts(self.streams),
             "rpc": rpc,
             "neighbours": neighbours,
-            "limits": self.limits.to_string(),
+            "limits": self.limits.lines().join("; "),
         })
     }
 }

@@ -114,7 +114,7 @@ pub(crate) fn serve(
     let opened = opened.inspect_err(|_| drop(engine.close()))?;
     let gate = Gate::default();
     let (threads, addresses) = opened.start(&engine, &plan, options, per_reactor, &gate)?;
-    step(|| tracing::info!(reactors = plan.reactors, durability = engine.durability(), %limits, "serving"));
+    step(|| tracing::info!(reactors = plan.reactors, durability = engine.durability(), "serving"));
     step(|| addresses.greet(&threads, &limits, plan.front.is_guarded(), output));
     // Behind the steps: the first request may be waiting, and its code would come on top of theirs.
     gate.open();

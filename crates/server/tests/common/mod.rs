@@ -46,7 +46,7 @@ impl Server {
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut out = BufReader::new(child.stdout.take().unwrap());
         let mut greeting = String::new();
-        while !greeting.contains("limits: ") {
+        while !greeting.contains(" of memory while ") {
             assert!(out.read_line(&mut greeting).unwrap() > 0, "the server ended: {greeting}");
         }
         let url = greeting.split_whitespace().find(|word| word.starts_with("http://")).unwrap_or_default();
