@@ -116,7 +116,7 @@ fn did_you_mean<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opt
     nearest(word, known).map(|name| format!("did you mean \"{name}\"?"))
 }
 
-/// What was probably meant.
+/// What was probably meant: near enough for a hint, which may be wrong.
 pub(crate) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let may_be_compared = |name: &str| name.len() <= COMPARED_BYTES_MAX;
     if !may_be_compared(word) {
@@ -127,6 +127,16 @@ pub(crate) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) 
     let known = known.into_iter().filter(|name| may_be_compared(name));
     let best = known.map(|name| (score(name), name)).max_by(|a, b| a.0.total_cmp(&b.0))?;
     (best.0 > 0.75).then_some(best.1)
+}
+
+/// The most letters that are wrong in a name that was mistyped.
+const MISTYPED_MAX: usize = 2;
+
+/// Whether a word can only be a name mistyped: no more than two letters and a third of the name are missing,
+/// added, changed or exchanged, whatever the casing. For what decides how the word is read.
+pub(crate) fn is_typo(word: &str, name: &str) -> bool {
+    let wrong = strsim::osa_distance(&word.to_lowercase(), &name.to_lowercase());
+    wrong <= MISTYPED_MAX && 3 * wrong <= name.chars().count()
 }
 
 #[cfg(test)]
@@ -149,5 +159,19 @@ mod tests {
     fn only_near_words_are_suggested() {
         assert_eq!(did_you_mean("strin", ["string", "bytes"]).as_deref(), Some("did you mean \"string\"?"));
         assert_eq!(did_you_mean("zzz", ["string", "bytes"]), None);
+    }
+
+    #[test]
+    fn a_name_mistyped_is_told_from_another_word() {
+        let words =
+            [("reqest", "request"), ("respones", "response"), ("commads", "commands"), ("FORKS", "fork")];
+        assert!(words.iter().all(|(word, name)| is_typo(word, name)));
+        let others =
+            [("format", "fork"), ("forward", "fork"), ("streaming", "stream"), ("result", "request")];
+        assert!(!others.iter().any(|(word, name)| is_typo(word, name)));
+        assert!(
+            others.iter().all(|(word, name)| nearest(word, [*name]).is_some()),
+            "only a hint names these"
+        );
     }
 }

@@ -50,9 +50,11 @@ impl Check {
                 self.wrong(member.key_span, format!("{name} has no {missing}"), hint);
             }
             // What is there is looked at all the same; a string is another command's response.
-            let there = ["request", "response", "stream"].into_iter().filter_map(part);
-            for part in there.filter(|part| !matches!(part.node.value, Value::String(_))) {
-                self.fields(&part.node, &format!("a {}", part.key));
+            for of in ["request", "response", "stream"] {
+                let Some(part) = part(of) else { continue };
+                if !matches!(part.node.value, Value::String(_)) {
+                    self.fields(&part.node, &format!("a {of}"));
+                }
             }
             return None;
         };

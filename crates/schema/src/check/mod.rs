@@ -21,7 +21,7 @@ pub use together::prefix_clash;
 use crate::canonical;
 use crate::jsonc::{Member, Node, Span, Value};
 use crate::model::{Alias, Enum, Message, Service, Struct};
-use crate::problem::{Finding, Suggestions, did_you_mean_or, nearest};
+use crate::problem::{Finding, Suggestions, did_you_mean_or, is_typo, nearest};
 use declared::{Declared, Places};
 use std::collections::BTreeSet;
 
@@ -76,7 +76,8 @@ pub(crate) fn service(root: &Node) -> Result<Service, Vec<Finding>> {
 /// for its name, and all that it holds is there.
 fn meant<'n>(members: &'n [Member], known: &[&str], name: &str) -> Option<&'n Member> {
     let is_meant = |member: &&Member| {
-        !known.contains(&member.key.as_str()) && nearest(&member.key, known.iter().copied()) == Some(name)
+        let key = member.key.as_str();
+        !known.contains(&key) && nearest(key, known.iter().copied()) == Some(name) && is_typo(key, name)
     };
     members.iter().find(|member| member.key == name).or_else(|| members.iter().find(is_meant))
 }
