@@ -402,13 +402,12 @@ impl Session {
 
     /// The connection ended, or is given up, and of what was written last the peer never read `unread_bytes`.
     /// What arrived whole is kept, every other call fails with what `why` says of one whose request may have
-    /// left, or has not. What was passed over since is counted as read: it makes a request at most look as if
-    /// it may have left.
+    /// left, or has not.
     pub(crate) fn disconnect(&mut self, unread_bytes: u64, why: impl Fn(bool) -> Error) {
         while let Some(found) = self.arrive() {
             self.stash(found);
         }
-        for (call, left) in self.calls.lose(self.outgoing.gone().saturating_sub(unread_bytes)) {
+        for (call, left) in self.calls.lose(self.outgoing.read_up_to(unread_bytes)) {
             self.failures.push(call, why(left));
         }
         self.outgoing = Outgoing::default();

@@ -4,10 +4,11 @@
 //! passed over, so that taking back costs the same however much is unsent; once most of the buffer is that,
 //! it is cut out, and only then do places change.
 //!
-//! Invariant, checked by the property test below: no piece that was taken back lies at the front, so a buffer
-//! that is not empty begins with something to send.
+//! Invariant, checked by the property test below: each piece that was taken back lies between two that are to
+//! be sent. So there are fewer of those than of these, and a buffer that is not empty begins with something to
+//! send.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use thalweg_transport::Unsent;
 
@@ -15,6 +16,8 @@ use thalweg_transport::Unsent;
 const KEEP_BYTES: usize = 1 << 20;
 /// What it costs to tell a call of its request's new place, in bytes that could be moved meanwhile.
 const CALL_BYTES: usize = 64;
+/// Of so many pieces that were passed over it is known where they lay.
+const PASSED_OVER_MAX: usize = 1_024;
 
 #[derive(Debug, Default)]
 pub(crate) struct Outgoing {
@@ -24,6 +27,8 @@ pub(crate) struct Outgoing {
     /// The pieces that never leave: where each begins, and where it ends.
     taken_back: BTreeMap<u64, u64>,
     taken_back_bytes: usize,
+    /// Where the last pieces lay that were passed over.
+    passed_over: VecDeque<Range<u64>>,
 }
 
 impl Outgoing {
@@ -32,6 +37,12 @@ impl Outgoing {
     pub(crate) fn push(&mut self, pieces: [&[u8]; 2]) -> u64 {
         self.unsent.make_way();
         pieces.iter().for_each(|piece| self.unsent.buffer().extend_from_slice(piece));
+        self.end()
+    }
+
+    /// Where the buffer ends among all bytes there ever were.
+    #[inline]
+    const fn end(&self) -> u64 {
         self.gone + self.unsent.len() as u64
     }
 
@@ -68,6 +79,7 @@ impl Outgoing {
             self.leave(before + length);
             self.taken_back_bytes -= length;
             self.taken_back.pop_first();
+            self.note_passed_over(begin..end);
         }
         self.leave(count);
         if self.is_empty() {
@@ -81,10 +93,39 @@ impl Outgoing {
         self.gone += count as u64;
     }
 
+    fn note_passed_over(&mut self, piece: Range<u64>) {
+        match self.passed_over.back_mut() {
+            Some(last) if last.end == piece.start => last.end = piece.end,
+            _ => {
+                if self.passed_over.len() == PASSED_OVER_MAX {
+                    self.passed_over.pop_front();
+                }
+                self.passed_over.push_back(piece);
+            }
+        }
+    }
+
     /// Takes back a piece that has not begun to leave, by its place among all bytes there ever were.
     pub(crate) fn take_back(&mut self, piece: Range<u64>) {
-        self.taken_back_bytes += (piece.end - piece.start) as usize;
-        self.taken_back.insert(piece.start, piece.end);
+        let Range { mut start, mut end } = piece;
+        self.taken_back_bytes += (end - start) as usize;
+        if let Some(behind) = self.taken_back.remove(&end) {
+            end = behind;
+        }
+        if let Some((&begin, &before)) = self.taken_back.range(..start).next_back()
+            && before == start
+        {
+            start = begin;
+        }
+        if end == self.end() {
+            // Nothing lies behind it whose place would change.
+            self.taken_back.remove(&start);
+            self.taken_back_bytes -= (end - start) as usize;
+            let kept = self.unsent.length_at((start - self.gone) as usize);
+            self.unsent.buffer().truncate(kept);
+        } else {
+            self.taken_back.insert(start, end);
+        }
         self.sent(0);
     }
 
@@ -121,16 +162,41 @@ impl Outgoing {
     pub(crate) const fn gone(&self) -> u64 {
         self.gone
     }
+
+    /// Up to where the peer has read, if it never read the last `unread` bytes that were written. Where more
+    /// than [`PASSED_OVER_MAX`] pieces were passed over since, the peer may have read less than that.
+    pub(crate) fn read_up_to(&self, mut unread: u64) -> u64 {
+        let mut at = self.gone;
+        for piece in self.passed_over.iter().rev() {
+            let written = at - piece.end;
+            if unread <= written {
+                break;
+            }
+            unread -= written;
+            at = piece.start;
+        }
+        at.saturating_sub(unread)
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::calls::{Calls, UNCOUNTED};
     use super::*;
+    use crate::call::CallId;
     use proptest::prelude::*;
-    use std::collections::VecDeque;
 
     fn unsent(outgoing: &Outgoing) -> Vec<u8> {
         outgoing.pieces().flatten().copied().collect()
+    }
+
+    /// A call whose request is these bytes.
+    fn ask(calls: &mut Calls, outgoing: &mut Outgoing, bytes: &[u8]) -> CallId {
+        let call = calls.begin(UNCOUNTED, false);
+        let (head, rest) = bytes.split_at(bytes.len() / 2);
+        let end = outgoing.push([head, rest]);
+        calls.lies_at(call, end - bytes.len() as u64..end);
+        call
     }
 
     #[test]
@@ -153,85 +219,121 @@ mod tests {
         assert!(outgoing.unsent.buffer().capacity() <= KEEP_BYTES, "{outgoing:?}");
     }
 
-    /// Forwards, backwards, and every second one first: what is moved in all is some times what there was.
+    /// Of more than that it is not known where they lay, and they count as read.
+    #[test]
+    fn where_pieces_lay_that_were_passed_over_is_known_of_so_many() {
+        let (mut calls, mut outgoing) = (Calls::default(), Outgoing::default());
+        let asked = 4 * PASSED_OVER_MAX as u64;
+        let asked: Vec<CallId> = (0..asked).map(|_| ask(&mut calls, &mut outgoing, b"ab")).collect();
+        for call in asked.into_iter().step_by(2) {
+            outgoing.take_back(calls.take_back(call, outgoing.gone()).unwrap());
+        }
+        outgoing.sent(outgoing.len());
+        assert_eq!(outgoing.passed_over.len(), PASSED_OVER_MAX);
+        assert_eq!([0, 2, 4].map(|unread| outgoing.gone() - outgoing.read_up_to(unread)), [0, 2, 6]);
+        let all = 4 * PASSED_OVER_MAX as u64;
+        assert_eq!(outgoing.read_up_to(all), 2 * PASSED_OVER_MAX as u64, "not less than they read");
+    }
+
+    /// Forwards, backwards, every second one first, and all but every tenth first: what is moved in all is
+    /// some times what there was.
     #[test]
     fn taking_back_very_many_costs_about_what_they_cost_to_queue() {
-        const CALLS: u64 = 20_000;
-        const BYTES: u64 = 30;
-        let orders: [Vec<u64>; 3] = [
-            (0..CALLS).collect(),
-            (0..CALLS).rev().collect(),
-            (0..CALLS).step_by(2).chain((1..CALLS).step_by(2)).collect(),
+        const CALLS: usize = 20_000;
+        const BYTES: usize = 4 * CALL_BYTES;
+        let orders: [(Vec<usize>, bool); 4] = [
+            ((0..CALLS).collect(), false),
+            ((0..CALLS).rev().collect(), false),
+            ((0..CALLS).step_by(2).chain((1..CALLS).step_by(2)).collect(), false),
+            ((0..CALLS).filter(|n| n % 10 != 0).chain((0..CALLS).step_by(10)).collect(), true),
         ];
-        for order in orders {
-            let mut outgoing = Outgoing::default();
-            let mut begins: Vec<u64> =
-                (0..CALLS).map(|_| outgoing.push([&[0; BYTES as usize], b""]) - BYTES).collect();
+        for (order, moves) in orders {
+            let (mut calls, mut outgoing) = (Calls::default(), Outgoing::default());
+            let asked: Vec<CallId> =
+                (0..CALLS).map(|_| ask(&mut calls, &mut outgoing, &[0; BYTES])).collect();
             let mut moved = 0;
-            for call in order {
-                let begin = begins[call as usize];
-                outgoing.take_back(begin..begin + BYTES);
-                assert!(outgoing.unsent.len() <= 2 * outgoing.len() + CALL_BYTES * CALLS as usize);
-                if outgoing.is_sparse(CALLS as usize) {
-                    moved += outgoing.unsent.len() + CALL_BYTES * CALLS as usize;
-                    let pieces = outgoing.cut();
-                    for begin in &mut begins {
-                        *begin -= BYTES * pieces.partition_point(|piece| piece.end <= *begin) as u64;
-                    }
+            for (n, call) in order.into_iter().enumerate() {
+                let place = calls.take_back(asked[call], outgoing.gone()).expect("none of it left");
+                outgoing.take_back(place);
+                assert!(outgoing.unsent.len() <= 2 * outgoing.len() + BYTES + CALL_BYTES * CALLS);
+                assert!(outgoing.taken_back.len() <= CALLS - n);
+                if outgoing.is_sparse(calls.slots()) {
+                    moved += outgoing.unsent.len() + CALL_BYTES * calls.slots();
+                    calls.cut(&outgoing.cut());
+                    assert_eq!(outgoing.unsent.len(), outgoing.len());
                 }
             }
-            assert!(outgoing.is_empty() && outgoing.taken_back.is_empty());
-            assert!(moved <= 4 * (CALLS * BYTES) as usize, "{moved} bytes were moved");
+            assert!(outgoing.is_empty() && outgoing.taken_back.is_empty() && outgoing.taken_back_bytes == 0);
+            assert_eq!(moved > 0, moves, "{moved} bytes were moved");
+            assert!(moved <= 4 * CALLS * BYTES, "{moved} bytes were moved");
         }
     }
 
+    /// A request that was not taken back.
+    #[derive(Debug)]
+    struct Asked {
+        call: CallId,
+        left: Vec<u8>,
+        length: usize,
+        /// How many bytes had left when it had whole.
+        written: Option<u64>,
+    }
+
     proptest! {
-        /// As a list of frames does, of which one that has begun to leave stays.
+        /// As a list of frames does, of which one that has begun to leave stays; and what a peer has read of
+        /// them is what left but for the last bytes, whatever was taken back between them.
         #[test]
         fn what_is_taken_back_leaves_the_rest_in_its_order(
             steps in proptest::collection::vec((0_u8..6, 1_usize..40, any::<prop::sample::Index>()), 1..80),
+            unread: prop::sample::Index,
         ) {
-            let (mut outgoing, mut model) = (Outgoing::default(), VecDeque::<(Range<u64>, Vec<u8>)>::new());
+            let (mut calls, mut outgoing) = (Calls::default(), Outgoing::default());
+            let (mut model, mut gone, mut written) = (VecDeque::<Asked>::new(), Vec::new(), 0);
             for (n, (step, length, which)) in steps.into_iter().enumerate() {
                 match step {
                     0..=2 => {
-                        let bytes = vec![n as u8; length];
-                        let end = outgoing.push([&bytes[..length / 2], &bytes[length / 2..]]);
-                        model.push_back((end - length as u64..end, bytes));
+                        let left = vec![n as u8; length];
+                        let call = ask(&mut calls, &mut outgoing, &left);
+                        model.push_back(Asked { call, left, length, written: None });
                     }
                     3 => {
                         let mut count = length.min(outgoing.len());
                         outgoing.sent(count);
                         while count > 0 {
-                            let (_, first) = &mut model[0];
-                            let part = count.min(first.len());
-                            first.drain(..part);
+                            let first = &mut model[0];
+                            let part = count.min(first.left.len());
+                            first.left.drain(..part);
                             count -= part;
-                            if first.is_empty() {
-                                model.pop_front();
+                            written += part as u64;
+                            if first.left.is_empty() {
+                                first.written = Some(written);
+                                gone.extend(model.pop_front());
                             }
                         }
                     }
                     4 if !model.is_empty() => {
                         let at = which.index(model.len());
-                        if model[at].0.start >= outgoing.gone() {
-                            outgoing.take_back(model.remove(at).unwrap().0);
+                        let place = calls.take_back(model[at].call, outgoing.gone());
+                        prop_assert_eq!(place.is_some(), model[at].left.len() == model[at].length);
+                        if let Some(place) = place {
+                            outgoing.take_back(place);
+                            let asked = model.remove(at).unwrap();
+                            prop_assert!(calls.end(asked.call));
                         }
                     }
                     4 => {}
-                    _ => {
-                        let pieces = outgoing.cut();
-                        for (place, _) in &mut model {
-                            let before = pieces.iter().filter(|piece| piece.end <= place.start);
-                            let gone: u64 = before.map(|piece| piece.end - piece.start).sum();
-                            *place = place.start - gone..place.end - gone;
-                        }
-                    }
+                    _ => calls.cut(&outgoing.cut()),
                 }
-                let left: Vec<u8> = model.iter().flat_map(|(_, bytes)| bytes).copied().collect();
+                let left: Vec<u8> = model.iter().flat_map(|asked| &asked.left).copied().collect();
                 prop_assert_eq!((outgoing.len(), outgoing.is_empty()), (left.len(), left.is_empty()));
                 prop_assert_eq!(unsent(&outgoing), left);
+                prop_assert!(outgoing.taken_back.len() <= model.len().saturating_sub(1));
             }
+            let unread = unread.index(written as usize + 1) as u64;
+            let has_read = |asked: &Asked| asked.written.is_some_and(|at| at <= written - unread);
+            let model: Vec<_> =
+                gone.iter().chain(&model).map(|asked| (asked.call, has_read(asked))).collect();
+            prop_assert_eq!(calls.lose(outgoing.read_up_to(unread)), model);
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The session without a socket: bytes are moved by hand.
 
 mod histories;
+mod taken_back;
 
 use super::*;
 use proptest::prelude::*;
