@@ -4,7 +4,8 @@
 #![allow(clippy::unwrap_used, reason = "this is a test's code, though not all of it in test functions")]
 
 use proptest::prelude::*;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Mutex;
 use std::time::Duration;
 use thalweg_service::{
     CallId, CallOptions, Client, ClientOptions, Endpoint, EventKind, Executor, Pool, Reply, Request, Server,
@@ -13,7 +14,7 @@ use thalweg_service::{
 use thalweg_wire::fault::Fault;
 use thalweg_wire::service::Flow;
 
-/// What a request asks for: its first byte. The rest comes back.
+/// What a request asks for: its first byte. The rest comes back, which begins with the call's number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ask {
     /// The answer at once.
@@ -103,20 +104,49 @@ struct Open {
     cancelled: bool,
 }
 
-struct Caller {
+/// The numbers of all calls.
+#[derive(Default)]
+struct Numbers {
+    given: Mutex<u64>,
+    /// Of those whose requests the server was handed.
+    seen: Mutex<BTreeSet<u64>>,
+}
+
+impl Numbers {
+    fn next(&self) -> u64 {
+        let mut given = self.given.lock().unwrap();
+        *given += 1;
+        *given
+    }
+
+    fn see(&self, frame: &[u8]) {
+        self.seen.lock().unwrap().insert(number(frame));
+    }
+}
+
+fn number(request: &[u8]) -> u64 {
+    u64::from_le_bytes(*request[1..].first_chunk().unwrap())
+}
+
+struct Caller<'a> {
     client: Client,
+    numbers: &'a Numbers,
+    /// Of calls that ended as not sent.
+    not_sent: Vec<u64>,
     open: BTreeMap<CallId, Open>,
     ended: HashMap<CallId, &'static str>,
 }
 
-impl Caller {
-    fn call(&mut self, step: &Step) {
-        let mut request = vec![step.length as u8; step.length + 1];
-        request[0] = step.ask as u8;
+impl Caller<'_> {
+    fn call(&mut self, ask: Ask, length: usize) -> CallId {
+        let mut request = vec![ask as u8];
+        request.extend(self.numbers.next().to_le_bytes());
+        request.resize(request.len() + length, length as u8);
         // A call that hangs ends at its deadline, if not before.
-        let deadline = (step.ask == Ask::Hang).then_some(Duration::from_millis(15));
+        let deadline = (ask == Ask::Hang).then_some(Duration::from_millis(15));
         let call = self.client.call(&request, CallOptions { deadline, ..CallOptions::default() }).unwrap();
-        self.open.insert(call, Open { request, ask: step.ask, items: 0, cancelled: false });
+        self.open.insert(call, Open { request, ask, items: 0, cancelled: false });
+        call
     }
 
     fn also(&mut self, step: &Step) {
@@ -172,8 +202,12 @@ impl Caller {
                     (_, Fault::Cancelled) => open.cancelled,
                     (Ask::Nothing, fault) => fault == Fault::Abandoned,
                     (Ask::Fail, fault) => fault == Fault::Refused,
-                    // It may be over before there is room for the request.
-                    (Ask::Hang, fault) => matches!(fault, Fault::DeadlineExceeded | Fault::NotSent),
+                    (Ask::Hang, Fault::DeadlineExceeded) => true,
+                    // Its deadline may pass before there is room for the request; then no server sees it.
+                    (Ask::Hang, Fault::NotSent) => {
+                        self.not_sent.push(number(&open.request));
+                        true
+                    }
                     _ => false,
                 };
                 assert!(expected, "{:?}: {error}", open.ask);
@@ -185,12 +219,13 @@ impl Caller {
     }
 }
 
-fn run(endpoint: &Endpoint, steps: &[Step]) {
+fn run(endpoint: &Endpoint, numbers: &Numbers, steps: &[Step]) {
     let client =
         Client::connect(endpoint, ClientOptions { ring_bytes: 8_192, ..Default::default() }).unwrap();
-    let mut caller = Caller { client, open: BTreeMap::new(), ended: HashMap::new() };
+    let mut caller =
+        Caller { client, numbers, not_sent: Vec::new(), open: BTreeMap::new(), ended: HashMap::new() };
     for step in steps {
-        caller.call(step);
+        caller.call(step.ask, step.length);
         caller.also(step);
     }
     while !caller.open.is_empty() {
@@ -198,6 +233,12 @@ fn run(endpoint: &Endpoint, steps: &[Step]) {
         caller.take();
     }
     assert_eq!(caller.client.in_flight(), 0);
+    // Once this is answered the server was handed whatever left before.
+    let last = caller.call(Ask::Now, 0);
+    caller.wait_for(last);
+    let is_seen = |number: &&u64| numbers.seen.lock().unwrap().contains(*number);
+    let lies: Vec<_> = caller.not_sent.iter().filter(is_seen).collect();
+    assert!(lies.is_empty(), "{lies:?} were not sent, and came");
 }
 
 fn serve(name: &str, cases: u32) {
@@ -205,11 +246,13 @@ fn serve(name: &str, cases: u32) {
     let endpoint: Endpoint = directory.path().join(name).to_str().unwrap().parse().unwrap();
     let mut server = Server::bind(std::slice::from_ref(&endpoint), ServerOptions::default()).unwrap();
     let stopper = server.stopper();
+    let numbers = &Numbers::default();
     std::thread::scope(|scope| {
         let running = scope.spawn(move || {
             let pool = Pool::new(4);
             server.serve(move |request: Request<'_>, reply: Reply| {
                 let frame = request.frame.to_vec();
+                numbers.see(&frame);
                 if matches!(frame[0], 2 | 3 | 6) {
                     pool.execute(Box::new(move || answer(frame, reply)));
                 } else {
@@ -220,7 +263,7 @@ fn serve(name: &str, cases: u32) {
         let outcome = proptest::test_runner::TestRunner::new(ProptestConfig::with_cases(cases)).run(
             &steps(),
             |steps| {
-                run(&endpoint, &steps);
+                run(&endpoint, numbers, &steps);
                 Ok(())
             },
         );
