@@ -142,7 +142,7 @@ memory() ->
             {ok, _} -> read;
             {error, {decode_error, Place, What, _}} -> {Place, What}
         end,
-    {<<"X.a">>, memory} = Refused.
+    {<<"Wide">>, memory} = Refused.
 
 below(Bound) ->
     S0 = get(state),

@@ -112,7 +112,7 @@ read({optional, Type}, Frame) -> read(Type, Frame);
 read({struct, Place, Fields}, Frame) ->
     {Count, Rest} = in_place(Place, fun() -> believed(several(Frame, 16#80, 16#de, map), 2) end),
     Declared = length(Fields),
-    held(?STRUCT_HELD + ?FIELD_HELD(Declared) * Declared, Rest),
+    held(?STRUCT_HELD + ?FIELD_HELD(Declared) * Declared, Place, Rest),
     fields(Count, Place, Fields, #{}, Rest);
 read({list, BytesMin, Type}, Frame) ->
     {Count, Rest} = believed(several(Frame, 16#90, 16#dc, array), BytesMin),
@@ -188,9 +188,9 @@ believed({Count, Rest}, BytesMin) when Count * BytesMin =< byte_size(Rest) -> {C
 believed(_, _) -> refuse(truncated, <<>>).
 
 %% Counts what a struct takes in memory: one that is a byte on the wire may be large there.
-held(Size, Rest) ->
+held(Size, Place, Rest) ->
     Room = erlang:get(?ROOM) - Size,
-    Room >= 0 orelse refuse(memory, Rest),
+    Room >= 0 orelse throw({refused, Place, memory, Rest}),
     erlang:put(?ROOM, Room).
 
 items(0, _, Items, Rest) ->
