@@ -195,6 +195,9 @@ fn placed() !void {
         .{ head ++ "\xa5moods\x81\xa2a\xff\xa4calm", "Place.moods", 37 },
         // The struct, behind a field that holds another.
         .{ head ++ "\xa5inner\x81\xa6values\x90\x07", "Place", 44 },
+        // A key that comes again, whatever its value is.
+        .{ "\x91\x92\xaaEchoPlaces\x81\xa6counts\x82\xa1a\x01\xa1a\xc0", "EchoPlaces.counts", 25 },
+        .{ head ++ "\xa5moods\x82\xa1a\xa4calm\xa1a\xa4glad", "Place.moods", 43 },
     }) |of| {
         var reader: mp.Reader = .{ .frame = of[0], .allocator = memory.allocator() };
         if (types.EchoRequestCodec.read(&reader)) |_| return error.Taken else |problem| {
@@ -203,6 +206,13 @@ fn placed() !void {
         try equal(reader.place, of[1]);
         try holds(reader.at == of[2]);
     }
+    // Where the map is, not what its value lacks.
+    const Inner = struct { n: u8 };
+    const Map = mp.Map(mp.Struct(Inner, "Inner", .{.{ "n", "n", mp.Integer(u8) }}));
+    var reader: mp.Reader = .{ .frame = "\x82\xa1a\x81\xa1n\x01\xa1a\x83\xa1n\xc0\xa1n\xa1n", .allocator = memory.allocator() };
+    if (Map.read(&reader)) |_| return error.Taken else |problem| try holds(problem == error.Duplicate);
+    try equal(reader.place, "frame");
+    try holds(reader.at == 7);
 }
 
 const Service = struct {

@@ -250,9 +250,27 @@ pub fn Map(comptime Codec: type) type {
         pub fn read(reader: *Reader) DecodeError!T {
             const count = try reader.believed(try reader.several(0x80, 0xde), 1 + Codec.bytes_min);
             const entries = try reader.hold(Of, count);
-            for (entries) |*entry| entry.* = .{ .key = try String.read(reader), .value = try Codec.read(reader) };
-            if (sort(entries)) |again| return reader.refuse(error.Duplicate, reader.beginOf(again));
-            return entries;
+            const place = reader.place;
+            var keys: usize = 0;
+            var problem: ?DecodeError = null;
+            fill(reader, entries, &keys) catch |wrong| {
+                problem = wrong;
+            };
+            // A key that came twice came before what is wrong behind it.
+            if (sort(entries[0..keys])) |again| {
+                reader.place = place;
+                return reader.refuse(error.Duplicate, reader.beginOf(again));
+            }
+            return problem orelse entries;
+        }
+
+        /// Reads entries, and counts the keys that were read.
+        fn fill(reader: *Reader, entries: []Of, keys: *usize) DecodeError!void {
+            for (entries) |*entry| {
+                entry.key = try String.read(reader);
+                keys.* += 1;
+                entry.value = try Codec.read(reader);
+            }
         }
 
         pub fn write(writer: *Writer, values: T) EncodeError!void {
