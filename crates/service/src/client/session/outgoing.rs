@@ -4,9 +4,9 @@
 //! passed over, so that taking back costs the same however much is unsent; once most of the buffer is that,
 //! it is cut out, and only then do places change.
 //!
-//! Invariant, checked by the property test below: each piece that was taken back lies between two that are to
-//! be sent. So there are fewer of those than of these, and a buffer that is not empty begins with something to
-//! send.
+//! Invariant, checked by the property test below: each piece that was taken back lies between two that are
+//! to be sent. So there are fewer of those than of these, and a buffer that is not empty begins with
+//! something to send.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;

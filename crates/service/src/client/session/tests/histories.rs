@@ -193,8 +193,8 @@ fn run(plain: bool, steps: Vec<Step>) {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(600))]
-    /// A server reads nothing but whole frames, each request once; every call ends once; what ends as not sent
-    /// was never read, and what ends with its connection was, if it is known how much was not.
+    /// A server reads nothing but whole frames, each request once; every call ends once; what ends as not
+    /// sent was never read, and what ends with its connection was, as it is known how much was not.
     #[test]
     fn calls_end_once_and_requests_arrive_whole_whatever_ends_before(steps in steps(), plain: bool) {
         run(plain, steps);
