@@ -3,53 +3,75 @@
 //! Who hears of every log asks only for those behind the last one it was told of, as often as one is created.
 //! Most stores have nobody who does, so the order is kept only once it was asked for: from then on each shard
 //! of the catalogue keeps it beside its table, under the table's lock, at the cost of about 30 bytes a log.
+//! Building it takes a shard's lock for a slice at a time, and a visit shares it: lookups go on meanwhile.
 //!
-//! Invariant: once a shard keeps the order, it holds what the table holds. *Checked by* the test below.
+//! Invariant: a shard's order holds no log that its table does not hold; once it is `whole`, it holds all
+//! that the table holds. *Checked by* the tests below.
 
 use crate::LogId;
-use crate::catalogue::Catalogue;
+use crate::catalogue::{Catalogue, Shard};
 use crate::log::Log;
+use parking_lot::RwLock;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+/// Logs entered under one hold of a shard's lock while its order is built.
+const SLICE: usize = 256;
+
 /// One shard's logs, by id.
 #[derive(Debug, Default)]
-pub(crate) struct Births(BTreeMap<LogId, Arc<Log>>);
+pub(crate) struct Births {
+    logs: BTreeMap<LogId, Arc<Log>>,
+    whole: bool,
+}
 
 impl Births {
     /// Enters a log.
     pub(crate) fn put(&mut self, log: &Arc<Log>) {
-        self.0.insert(log.id(), log.clone());
+        self.logs.insert(log.id(), log.clone());
     }
 
     /// Takes a log out.
     pub(crate) fn remove(&mut self, log: &Log) {
-        self.0.remove(&log.id());
-    }
-}
-
-impl<'l> FromIterator<&'l Arc<Log>> for Births {
-    fn from_iter<I: IntoIterator<Item = &'l Arc<Log>>>(logs: I) -> Births {
-        Births(logs.into_iter().map(|log| (log.id(), log.clone())).collect())
+        self.logs.remove(&log.id());
     }
 }
 
 impl Catalogue {
-    /// Visits every log from an id on, holding one shard's lock at a time. Complexity: 16 searches and a step
-    /// for each; the first time, every log is put in order.
+    /// Visits every log from an id on, holding one shard's lock at a time, shared. Complexity: 16 searches
+    /// and a step for each; the first time, every log is put in order.
     pub(crate) fn visit_from(&self, first: LogId, mut visitor: impl FnMut(&Arc<Log>)) {
-        let mut visit = |births: &Births| births.0.range(first..).for_each(|(_, log)| visitor(log));
         for shard in self.shards() {
-            let known = shard.read();
-            if let Some(births) = &known.births {
-                visit(births);
-                continue;
+            let mut known = shard.read();
+            if !known.births.as_ref().is_some_and(|births| births.whole) {
+                drop(known);
+                self.put_in_order(shard);
+                known = shard.read();
             }
-            drop(known);
+            // An order that is whole stays so.
+            if let Some(births) = &known.births {
+                births.logs.range(first..).for_each(|(_, log)| visitor(log));
+            }
+        }
+    }
+
+    /// Has a shard keep the order from now on. Several threads may be at it: each enters the same.
+    fn put_in_order(&self, shard: &RwLock<Shard>) {
+        // From here on a create enters its log; those that are there already follow.
+        shard.write().births.get_or_insert_default();
+        let known: Vec<Arc<Log>> = shard.read().table.iter().cloned().collect();
+        for slice in known.chunks(SLICE) {
             let mut shard = shard.write();
-            // Another thread may have put them in order since.
-            let births = shard.births.take().unwrap_or_else(|| shard.table.iter().collect());
-            visit(shard.births.insert(births));
+            for log in slice {
+                if self.holds(&shard, log)
+                    && let Some(births) = &mut shard.births
+                {
+                    births.put(log);
+                }
+            }
+        }
+        if let Some(births) = &mut shard.write().births {
+            births.whole = true;
         }
     }
 }
@@ -58,7 +80,7 @@ impl Catalogue {
 mod tests {
     use crate::{Commit, Config, Lifetime, LogId, Options, Store};
     use proptest::prelude::*;
-    use std::collections::BTreeMap;
+    use std::collections::{BTreeMap, BTreeSet};
 
     proptest! {
         /// Beside a plain map, whenever the order is asked for first.
@@ -92,5 +114,53 @@ mod tests {
                 prop_assert_eq!(from(first), model.range(first..).map(|(id, _)| *id).collect::<Vec<_>>());
             }
         }
+    }
+
+    #[test]
+    fn lookups_go_on_while_logs_are_visited_for_the_first_time() {
+        let store = Store::memory(Options::default()).unwrap();
+        (0..100).for_each(|n| drop(store.log(format!("{n}").as_bytes()).unwrap()));
+        let (catalogue, mut visited) = (&store.shared.catalogue, 0);
+        catalogue.visit_from(0, |log| {
+            let shard = &catalogue.shards()[catalogue.shard_of(log.name())];
+            assert!(shard.try_read().is_some(), "a lookup would wait");
+            visited += 1;
+        });
+        assert_eq!(visited, 100);
+    }
+
+    #[test]
+    fn order_is_made_while_others_create_and_delete() {
+        const LOGS: u64 = 4_000;
+        let store = Store::memory(Options::default()).unwrap();
+        let name = |n: u64| n.to_string().into_bytes();
+        (0..LOGS).for_each(|n| drop(store.log(&name(n)).unwrap()));
+        let ids = || {
+            let mut ids = BTreeSet::new();
+            store.shared.catalogue.visit_from(0, |log| assert!(ids.insert(log.id()), "visited twice"));
+            ids
+        };
+        let (barrier, kept) = (std::sync::Barrier::new(3), LOGS / 2..LOGS);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                barrier.wait();
+                for n in 0..LOGS / 2 {
+                    store.log(&name(LOGS + n)).unwrap();
+                    let log = store.find(&name(n)).unwrap();
+                    store.delete(&log, log.staged().unwrap().version, 0, None).unwrap();
+                }
+            });
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    barrier.wait();
+                    let ids = ids();
+                    let is_met = |n| ids.contains(&store.find(&name(n)).unwrap().id());
+                    assert!(kept.clone().all(is_met), "one that was there all the time is missing");
+                });
+            }
+        });
+        let mut all = BTreeSet::new();
+        store.visit(|log| _ = all.insert(log.id()));
+        assert_eq!((ids(), all.len() as u64), (all, LOGS));
     }
 }

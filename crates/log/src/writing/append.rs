@@ -89,8 +89,7 @@ impl Store {
         log: &Arc<Log>,
         entries: impl Iterator<Item = (Time, &'e [u8])>,
     ) -> Result<Receipt, CommitError> {
-        let (receipt, tell) = ENCODED.with_borrow_mut(|encoded| {
-            encoded.clear();
+        let (receipt, tell) = encoding(|encoded| {
             let mut inner = log.lock_spinning();
             self.shared.owns(&inner)?;
             inner.check_open()?;
@@ -272,22 +271,22 @@ impl Transaction<'_> {
     }
 
     fn write(&self, who_syncs: WhoSyncs) -> Result<Receipt, CommitError> {
-        let (receipt, moved) = ENCODED.with_borrow_mut(|encoded| {
-            encoded.clear();
-            self.write_encoded(encoded, who_syncs)
-        })?;
+        // Nothing moves, so nobody is woken.
+        let Some((last, _)) = self.entries.last() else { return Ok(Receipt::default()) };
+        let (receipt, moved) = encoding(|encoded| self.write_encoded(encoded, *last, who_syncs))?;
         // Without what this thread encodes in: a watcher may append.
         self.store.shared.tell_moved(moved);
         Ok(receipt)
     }
 
+    /// `last` is the place of the log of the last entry.
     fn write_encoded(
         &self,
         encoded: &mut Entries,
+        last: usize,
         who_syncs: WhoSyncs,
     ) -> Result<(Receipt, Moved), CommitError> {
         let mut moved = Moved::new();
-        let Some((last, _)) = self.entries.last() else { return Ok((Receipt::default(), moved)) };
         let mut locked = self.lock()?;
         let firsts: SmallVec<[Offset; 2]> = locked.iter().map(|inner| inner.tail).collect();
         let mut ends = firsts.clone();
@@ -326,7 +325,7 @@ impl Transaction<'_> {
                 moved.push((tell, self.log(place).id()));
             }
         }
-        Ok((shared.receipt(placed, firsts[*last], ends[*last]), moved))
+        Ok((shared.receipt(placed, firsts[last], ends[last]), moved))
     }
 
     fn log(&self, place: usize) -> &Arc<Log> {
@@ -361,4 +360,68 @@ fn check_name(name: &[u8]) -> Result<(), CommitError> {
 thread_local! {
     /// Where a thread's appends are encoded, one after the other.
     static ENCODED: RefCell<Entries> = RefCell::default();
+}
+
+/// Lends what this thread encodes in, empty. Of a lot of room nothing is kept until the next time: a thread
+/// may never append again.
+fn encoding<T>(encode: impl FnOnce(&mut Entries) -> T) -> T {
+    ENCODED.with_borrow_mut(|encoded| {
+        // There may be something left where one panicked.
+        encoded.clear();
+        let outcome = encode(encoded);
+        encoded.clear();
+        outcome
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Options;
+    use crate::batch::ENCODED_BYTES_KEPT;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::{Wake, Waker};
+
+    #[derive(Default)]
+    struct Wakes(AtomicUsize);
+
+    impl Wake for Wakes {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn an_empty_transaction_wakes_nobody() {
+        let store = Store::memory(Options::default()).unwrap();
+        let log = store.log(b"log").unwrap();
+        let wakes = Arc::new(Wakes::default());
+        store.shared.gate.register(&Waker::from(wakes.clone()), || false);
+        store.transaction(0).commit().unwrap();
+        store.transaction(0).submit().unwrap();
+        assert_eq!(wakes.0.load(Ordering::Relaxed), 0);
+        let mut transaction = store.transaction(0);
+        transaction.append(&log, b"entry").unwrap();
+        transaction.commit().unwrap();
+        assert_eq!(wakes.0.load(Ordering::Relaxed), 1);
+    }
+
+    /// Whether it was written or not.
+    #[test]
+    fn a_thread_keeps_little_room_behind_a_large_write() {
+        let options = Options { segment_bytes_min: 4096, segment_bytes_max: 1 << 20, ..Options::default() };
+        let store = Store::memory(options).unwrap();
+        let log = store.log(b"log").unwrap();
+        let payload = vec![1; 3 * ENCODED_BYTES_KEPT];
+        let room = || ENCODED.with_borrow(Entries::room);
+        // Two are more than a batch may be.
+        for count in [1, 2] {
+            let mut transaction = store.transaction(0);
+            (0..count).for_each(|_| transaction.append(&log, &payload).unwrap());
+            assert_eq!(transaction.commit().is_ok(), count == 1);
+            assert!(room() <= ENCODED_BYTES_KEPT, "a transaction of {count} keeps {}", room());
+            assert_eq!(store.append_all(&log, &vec![&payload[..]; count], 0).is_ok(), count == 1);
+            assert!(room() <= ENCODED_BYTES_KEPT, "{count} appended keep {}", room());
+        }
+    }
 }

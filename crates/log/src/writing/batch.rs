@@ -28,7 +28,7 @@ impl PlannedFrame<'_> {
 }
 
 /// Room that a thread keeps for encoding.
-const ENCODED_BYTES_KEPT: usize = 256 << 10;
+pub(crate) const ENCODED_BYTES_KEPT: usize = 256 << 10;
 
 /// Frames, encoded one behind the other: entries and what is said beside them.
 #[derive(Debug, Default)]
@@ -79,6 +79,11 @@ impl Entries {
         self.bytes.clear();
         self.bytes.shrink_to(ENCODED_BYTES_KEPT);
         (self.count, self.entries, self.beside, self.times) = (0, 0, 0, None);
+    }
+
+    #[cfg(test)]
+    pub(crate) fn room(&self) -> usize {
+        self.bytes.capacity()
     }
 }
 
