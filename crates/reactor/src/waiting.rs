@@ -26,6 +26,8 @@ const YIELDS_MAX: u32 = 2;
 
 impl<H: Handler> Reactor<H> {
     pub(crate) fn wait(&mut self, limit: usize, wait: Wait) -> io::Result<()> {
+        // One that failed before may have read them.
+        self.has_clocks = false;
         if self.core.stopping || wait == Wait::Poll {
             return self.ask(limit, Timeout::Now);
         }

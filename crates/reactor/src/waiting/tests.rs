@@ -233,3 +233,14 @@ fn an_owner_may_act_between_gathering_and_leaving() {
     assert_eq!(reactor.handler().messages, 1);
     drop(theirs);
 }
+
+#[test]
+fn a_turn_after_one_whose_wait_failed_reads_the_clocks() {
+    let mut reactor = reactor(|_| BusyPoll::Asleep, true);
+    reactor.turn(10, Wait::Poll).unwrap();
+    // As a wait leaves it that failed after it had read them.
+    reactor.has_clocks = true;
+    reactor.core.now_ns = 0;
+    reactor.turn(10, Wait::Poll).unwrap();
+    assert!(reactor.core.now_ns > 0);
+}
