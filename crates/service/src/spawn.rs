@@ -19,7 +19,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use thalweg_reactor::Wait;
-use thalweg_sys::child::{Child, Program, log_bytes, log_tail};
+use thalweg_sys::child::{Child, Program, is_of_unknown_end, log_bytes, log_tail};
 use thalweg_sys::socket::{self, SLEEP_MAX};
 use thalweg_transport::Endpoint;
 use thalweg_wire::fault::Fault;
@@ -207,9 +207,10 @@ impl Spawned {
             return Err(Error::new(Fault::Closed, "the program was stopped"));
         }
         let exit = match (&mut self.child, self.exit) {
-            (Some(child), _) => match child.wait(Some(Duration::ZERO))? {
-                None => return Ok(ProgramEvent::Running),
-                Some(exit) => exit,
+            (Some(child), _) => match child.wait(Some(Duration::ZERO)) {
+                Ok(None) => return Ok(ProgramEvent::Running),
+                Ok(Some(exit)) => exit,
+                Err(error) => return Err(self.not_learned(error)),
             },
             (None, Some(exit)) => exit,
             (None, None) => return Err(Error::new(Fault::NoServer, "it never ran")),
@@ -279,7 +280,11 @@ impl Spawned {
     /// As [`Spawned::start_interruptible`].
     pub fn restart_interruptible(&mut self, interrupted: &mut dyn FnMut() -> bool) -> Result<(), Error> {
         let mut patience = Patience::new(interrupted);
-        self.end(&mut patience)?;
+        match self.end(&mut patience) {
+            // It is gone: for a new one nobody has to know how.
+            Err(error) if is_of_unknown_end(&error) => {}
+            ended => drop(ended?),
+        }
         self.stopped = false;
         self.launch(&mut patience)
     }
@@ -302,10 +307,10 @@ impl Spawned {
         &mut self,
         interrupted: &mut dyn FnMut() -> bool,
     ) -> Result<Option<Exit>, Error> {
-        self.end(&mut Patience::new(interrupted))
+        Ok(self.end(&mut Patience::new(interrupted))?)
     }
 
-    fn end(&mut self, patience: &mut Patience<'_>) -> Result<Option<Exit>, Error> {
+    fn end(&mut self, patience: &mut Patience<'_>) -> io::Result<Option<Exit>> {
         self.duplex = None;
         self.stopped = true;
         if let Some(mut child) = self.child.take() {
@@ -338,7 +343,13 @@ impl Spawned {
         if let Err(mut unready) = self.await_ready(&mut child, patience) {
             match end(&mut child, self.options.end_within, patience) {
                 Ok(exit) => self.exit = exit,
-                Err(error) => drop(write!(unready.detail, "\nwhat became of it cannot be learned: {error}")),
+                Err(error) => {
+                    let error = error.to_string();
+                    // It may be why the program was not ready, and is said once.
+                    if !unready.detail.contains(&error) {
+                        let _ = write!(unready.detail, "\nwhat became of it cannot be learned: {error}");
+                    }
+                }
             }
             return Err(unready);
         }
@@ -375,8 +386,10 @@ impl Spawned {
         let mut client = Client::begin(&self.endpoint, options)?;
         loop {
             client.turn(Wait::Poll)?;
-            if let Some(exit) = child.wait(Some(Duration::ZERO))? {
-                return Err(self.ended(exit, " before it answered"));
+            match child.wait(Some(Duration::ZERO)) {
+                Ok(None) => {}
+                Ok(Some(exit)) => return Err(self.ended(exit, " before it answered")),
+                Err(error) => return Err(self.not_learned(error)),
             }
             if client.is_connected() {
                 return Ok(());
@@ -416,6 +429,15 @@ impl Spawned {
         };
         let program = self.program.to_string_lossy();
         Error::new(Fault::NoServer, format!("{program} ended with {how}{when}{}", self.tail()))
+    }
+
+    /// Why it is not known whether, or how, it ended.
+    fn not_learned(&self, error: io::Error) -> Error {
+        if !is_of_unknown_end(&error) {
+            return error.into();
+        }
+        let program = self.program.to_string_lossy();
+        Error::new(Fault::NoServer, format!("{program}: {error}{}", self.tail()))
     }
 
     /// The end of what it wrote to its log, from the beginning of a line.
@@ -458,7 +480,7 @@ fn sleep_until(then: Option<Instant>) -> Duration {
 }
 
 /// Asks a child to end, then makes it: when it has not in time, or nobody waits that long.
-fn end(child: &mut Child, within: Duration, patience: &mut Patience<'_>) -> Result<Option<Exit>, Error> {
+fn end(child: &mut Child, within: Duration, patience: &mut Patience<'_>) -> io::Result<Option<Exit>> {
     if !patience.is_over() {
         child.terminate()?;
     }
@@ -475,7 +497,7 @@ fn end(child: &mut Child, within: Duration, patience: &mut Patience<'_>) -> Resu
         socket::wait(child.as_fd(), false, Some(left))?;
     }
     child.kill()?;
-    Ok(child.wait(None)?)
+    child.wait(None)
 }
 
 /// Whether to go on waiting: who is interrupted is not asked again.

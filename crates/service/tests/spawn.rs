@@ -46,6 +46,15 @@ fn a_child_plays_its_role() {
             eprintln!("{}", Spawned::start("sh", endpoint, spawn).unwrap_err());
             return;
         }
+        "restarts unreaped" => {
+            let mut service = Spawned::start("cat", Endpoint::Stdio, SpawnOptions::default()).unwrap();
+            let before = service.process();
+            service.restart().unwrap();
+            assert!(service.process().is_some() && service.process() != before);
+            assert_eq!((service.exit(), service.tend().unwrap()), (None, ProgramEvent::Running));
+            eprintln!("restarted; {}", service.stop().unwrap_err());
+            return;
+        }
         "parent" => {
             let _service =
                 Spawned::start(this(), endpoint, acting("serve", &std::env::var_os(PATH).unwrap()));
@@ -182,18 +191,28 @@ fn one_that_neither_answers_nor_ends_is_killed() {
     assert_eq!(error.fault, Fault::ConnectTimeout);
 }
 
-/// The kernel keeps no exit status of the children of a process that ignores `SIGCHLD`.
-#[test]
-fn one_whose_end_cannot_be_learned_says_why_it_was_not_ready() {
+/// What a process says in a role while it ignores `SIGCHLD`: the kernel keeps no exit status of its children.
+fn said_while_ignoring_sigchld(role: &str) -> String {
     let place = Place::new();
     let mut command = std::process::Command::new("env");
     command.arg("--ignore-signal=CHLD").arg(this());
     command.args(["--exact", "a_child_plays_its_role", "--nocapture"]);
-    command.env(ROLE, "unreaped").env(PATH, &place.path).stdin(Stdio::null());
-    let said = String::from_utf8(command.output().unwrap().stderr).unwrap();
+    command.env(ROLE, role).env(PATH, &place.path).stdin(Stdio::null());
+    String::from_utf8(command.output().unwrap().stderr).unwrap()
+}
+
+#[test]
+fn one_whose_end_cannot_be_learned_says_why_it_was_not_ready() {
+    let said = said_while_ignoring_sigchld("unreaped");
     let error = Fault::ConnectTimeout.says();
     assert!(said.contains(error) && said.contains("wedged"), "{said}");
     assert!(said.contains("os error 10"), "nor is that kept back: {said}");
+}
+
+#[test]
+fn one_whose_end_cannot_be_learned_is_restarted_all_the_same() {
+    let said = said_while_ignoring_sigchld("restarts unreaped");
+    assert!(said.contains("restarted; ") && said.contains("ignores SIGCHLD"), "{said}");
 }
 
 #[test]

@@ -12,6 +12,7 @@ use rustix::process::{
     kill_process_group, pidfd_open, set_parent_process_death_signal, waitid,
 };
 use std::ffi::OsString;
+use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -124,7 +125,7 @@ impl Child {
         let leader = Pid::from_child(&self.process);
         // No process gets a number that a group has: one that has it now came when nobody was left.
         let is_anothers = |reaped| reaped && getpgid(Some(leader)) != Err(Errno::SRCH);
-        if self.exit.is_some() || is_anothers(self.was_reaped()?) {
+        if self.exit.is_some() || is_anothers(self.was_reaped()) {
             return Ok(());
         }
         let told = |outcome| match outcome {
@@ -139,31 +140,32 @@ impl Child {
         }
     }
 
-    /// Whether something else than this reaped it, so that its number may be another process's.
-    fn was_reaped(&self) -> io::Result<bool> {
+    /// Whether something else than this is known to have reaped it, so that its number may be another
+    /// process's. Where the kernel does not say (an old one, or a filter of its calls) nothing else has.
+    fn was_reaped(&self) -> bool {
         let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-        match waitid(WaitId::PidFd(self.descriptor.as_fd()), look) {
-            Ok(_) => Ok(false),
-            Err(Errno::CHILD) => Ok(true),
-            Err(error) => Err(error.into()),
-        }
+        waitid(WaitId::PidFd(self.descriptor.as_fd()), look).err() == Some(Errno::CHILD)
     }
 
     /// How it ended, if it did within this time.
     ///
     /// # Errors
-    /// It ended, and nobody knows how, because something else reaped it.
+    /// It ended, and nobody knows how, because something else reaped it: see [`is_of_unknown_end`]. What the
+    /// kernel says.
     pub fn wait(&mut self, timeout: Option<Duration>) -> io::Result<Option<Exit>> {
         let until = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         while self.exit.is_none() {
             let left = until.map(|until| until.saturating_duration_since(Instant::now()));
             if crate::socket::wait(self.descriptor.as_fd(), false, left)?.readable {
-                let was_reaped = self.was_reaped()?;
+                let was_reaped = self.was_reaped();
                 self.kill()?;
                 if was_reaped {
                     return Err(reaped_elsewhere());
                 }
-                let status = self.process.wait()?;
+                let status = self.process.wait().map_err(|error| match Errno::from_io_error(&error) {
+                    Some(Errno::CHILD) => reaped_elsewhere(),
+                    _ => error,
+                })?;
                 self.exit = status.code().map(Exit::Code).or(status.signal().map(Exit::Signal));
             } else if left == Some(Duration::ZERO) {
                 break;
@@ -180,12 +182,30 @@ impl AsFd for Child {
     }
 }
 
-/// Says why it is not known how a child ended, and names what the kernel said.
+/// A child ended, and something else reaped it.
+#[derive(Debug)]
+struct ReapedElsewhere;
+
+impl std::error::Error for ReapedElsewhere {}
+
+impl fmt::Display for ReapedElsewhere {
+    /// Says why it is not known how it ended, and names what the kernel said.
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(
+            "it ended, and nobody knows how: this process ignores SIGCHLD, or waits elsewhere for ",
+        )?;
+        write!(out, "all its children ({})", io::Error::from(Errno::CHILD))
+    }
+}
+
 #[cold]
 fn reaped_elsewhere() -> io::Error {
-    let error = io::Error::from(Errno::CHILD);
-    let words = "it ended, and nobody knows how: this process ignores SIGCHLD, or waits elsewhere for all its children";
-    io::Error::new(error.kind(), format!("{words} ({error})"))
+    io::Error::new(io::Error::from(Errno::CHILD).kind(), ReapedElsewhere)
+}
+
+/// Whether [`Child::wait`] says with this error that a child has ended, and that nobody knows how.
+pub fn is_of_unknown_end(error: &io::Error) -> bool {
+    error.get_ref().is_some_and(|inner| inner.is::<ReapedElsewhere>())
 }
 
 /// Puts the file's path in front of the kernel's error. What it makes has no code of the system's, by which
@@ -292,7 +312,7 @@ mod tests {
         gone.process.wait().unwrap();
         gone.kill().unwrap();
         assert!(crate::socket::wait(ours.as_fd(), false, Some(Duration::from_secs(60))).unwrap().readable);
-        assert!(gone.wait(None).is_err());
+        assert!(is_of_unknown_end(&gone.wait(None).unwrap_err()));
         // As if this one had got the number of the other.
         let mut other = Child::start(shell("sleep 1000")).unwrap();
         std::mem::swap(&mut gone.descriptor, &mut other.descriptor);
@@ -301,6 +321,18 @@ mod tests {
         assert_eq!(other.wait(Some(Duration::from_millis(50))).unwrap(), None);
         other.kill().unwrap();
         assert_eq!(other.wait(None).unwrap(), Some(Exit::Signal(9)));
+    }
+
+    #[test]
+    fn where_the_kernel_does_not_say_whether_it_was_reaped_it_is_ended_all_the_same() {
+        let mut child = Child::start(shell("sleep 1000")).unwrap();
+        // As if the kernel, or who filters its calls, refused to look at this.
+        let refused = File::open("/dev/null").unwrap();
+        let descriptor = std::mem::replace(&mut child.descriptor, refused.into());
+        child.kill().unwrap();
+        assert_eq!(child.wait(None).unwrap(), Some(Exit::Signal(9)));
+        child.descriptor = descriptor;
+        assert!(crate::socket::wait(child.as_fd(), false, Some(Duration::ZERO)).unwrap().readable);
     }
 
     #[test]
