@@ -169,6 +169,15 @@ fn telling(directory: &Path, call: fn(&Store)) -> (Store, Told) {
     (store, told)
 }
 
+/// Looks until it is so.
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let late = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < late, "{what}");
+        std::thread::yield_now();
+    }
+}
+
 /// The committer waits for the checkpoint, and the thread that writes it for the committer's end.
 #[test]
 fn a_watcher_that_closes_within_a_checkpoint_does_not_wait_for_one_that_purges_on_the_committer() {
@@ -188,11 +197,7 @@ fn a_watcher_that_closes_within_a_checkpoint_does_not_wait_for_one_that_purges_o
     let before = *replacing.comers.lock();
     purges.may.send(()).unwrap();
     // Until the purge has come to the files, which the checkpoint is at.
-    let late = Instant::now() + PATIENCE;
-    while *replacing.comers.lock() == before {
-        assert!(Instant::now() < late, "the purge removes no files");
-        std::thread::yield_now();
-    }
+    until("the purge removes no files", || *replacing.comers.lock() != before);
     closes.may.send(()).unwrap();
     closes.returned.recv_timeout(PATIENCE).expect("the one that closes waits for the committer");
     ended.recv_timeout(PATIENCE).expect("the checkpoint ends").unwrap();
@@ -211,9 +216,7 @@ fn a_watcher_that_closes_while_another_thread_does_ends_with_the_committer() {
         done.send(closed)
     });
     // The other thread has this lock while it waits for the committer's end.
-    while store.guard.running.try_lock().is_some() {
-        std::thread::yield_now();
-    }
+    until("the other closes nothing", || store.guard.running.try_lock().is_none());
     closes.may.send(()).unwrap();
     closes.returned.recv_timeout(PATIENCE).expect("it waits for the thread that waits for it");
     ended.recv_timeout(PATIENCE).expect("the other closed it, too").unwrap();
@@ -228,16 +231,18 @@ fn a_purge_beside_other_maintenance_removes_its_files_before_it_returns() {
     let directory = tempfile::tempdir().unwrap();
     let store = filled(directory.path());
     assert!(segment_files(directory.path()) > 3);
-    let maintenance = store.shared.maintenance_locks.replacing.lock();
-    std::thread::scope(|scope| {
-        let before = *store.shared.maintenance_locks.replacing.comers.lock();
-        let purge = scope.spawn(|| store.purge(&Purge::default()));
-        // Until it waits, or ends without.
-        while *store.shared.maintenance_locks.replacing.comers.lock() == before && !purge.is_finished() {
-            std::thread::yield_now();
-        }
-        drop(maintenance);
-        assert_eq!(purge.join().unwrap().unwrap().len(), 1);
+    let replacing = &store.shared.maintenance_locks.replacing;
+    let (maintenance, before) = (replacing.lock(), *replacing.comers.lock());
+    let (done, ended) = channel();
+    let same = store.clone();
+    let purge = std::thread::spawn(move || {
+        let purged = same.purge(&Purge::default());
+        drop(same);
+        done.send(purged)
     });
+    // Until it waits, or ends without.
+    until("the purge removes no files", || *replacing.comers.lock() != before || purge.is_finished());
+    drop(maintenance);
+    assert_eq!(ended.recv_timeout(PATIENCE).expect("the purge ends").unwrap().len(), 1);
     assert_eq!(segment_files(directory.path()), 1);
 }
