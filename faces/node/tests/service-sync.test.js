@@ -118,6 +118,14 @@ test("a stream whose client is closed meanwhile says so, and an iteration that s
   assert.throws(() => granting.next(), { name: "ServiceError", code: "BAD_ARGUMENT" })
 })
 
+test("nothing is waited for of a call that is over", { timeout: 20_000 }, async (context) => {
+  const client = await elsewhere(context, "sock")
+  assert.throws(() => client.native.goOn(client.slab, client.at), /no call is under way/)
+  assert.equal(text(client.call(bytes("over"))), "over")
+  assert.throws(() => client.native.goOn(client.slab, client.at), /no such call is in flight/)
+  assert.equal(text(client.call(bytes("after"))), "after")
+})
+
 test("throwing into a stream ends it", async (context) => {
   const client = await elsewhere(context, "sock")
   const forgotten = []

@@ -196,7 +196,7 @@ fn answer(
 ) -> std::result::Result<i32, Error> {
     let until = Instant::now() + STRETCH;
     loop {
-        client.turn_for(call, Wait::Until(until))?;
+        // One read may bring many frames: as long as there are some, none is made.
         if let Some(event) = client.take(call) {
             return match event.kind {
                 EventKind::Failed(error) if error.fault != Fault::Refused || event.frame.is_empty() => {
@@ -205,9 +205,13 @@ fn answer(
                 _ => Ok(deliver(event.frame)),
             };
         }
+        if !client.knows(call) {
+            return Err(Error::new(Fault::BadArgument, "no such call is in flight"));
+        }
         if Instant::now() >= until {
             return Ok(WAITS);
         }
+        client.turn_for(call, Wait::Until(until))?;
     }
 }
 
