@@ -45,7 +45,8 @@ use thalweg_wire::messagepack::request_frame;
 /// How long a router goes on looking after the last answer: about what it costs to be woken instead.
 const ATTENTION: Duration = Duration::from_micros(50);
 /// Events that one look hands out: it holds the lock, and a scheduler, for a fraction of a millisecond. One
-/// that is put aside counts as one more for each of so many bytes, which are copied.
+/// that is put aside counts as one more for each of so many bytes, which are copied. A connection that is
+/// closed hands out all that is left at once, because nothing looks after that.
 const HANDED_OUT_MAX: usize = 256;
 const COPIED_BYTES: usize = 4 << 10;
 /// Letters kept to be used again.
@@ -383,15 +384,20 @@ impl State {
         let of = |waiter: &Waiter| waiter.expect.is_bounded();
         let calls = self.waiters.iter().filter(|(_, waiter)| of(waiter)).map(|(number, _)| *number);
         for number in calls.collect::<Vec<_>>() {
-            let Some(waiter) = self.waiters.get_mut(&number) else { continue };
-            if let Expect::Part(group, at) = waiter.expect {
-                self.fill(env, group, at, |env| waiter::tell(env, Expect::Outcome, &ends, &[]).term);
-            } else {
-                send(env, waiter, (&mut self.scratch, &mut self.lines), &ends, &[]);
-            }
+            self.tell_end(env, number, &ends);
             self.cancel(CallId::from_number(number));
         }
         self.leave(env);
+    }
+
+    /// Tells the waiter for a call, if it is there still, why nothing more comes of it.
+    fn tell_end(&mut self, env: Env, number: u64, why: &EventKind) {
+        let Some(waiter) = self.waiters.get_mut(&number) else { return };
+        if let Expect::Part(group, at) = waiter.expect {
+            self.fill(env, group, at, |env| waiter::tell(env, Expect::Outcome, why, &[]).term);
+        } else {
+            send(env, waiter, (&mut self.scratch, &mut self.lines), why, &[]);
+        }
     }
 
     /// Sends what is queued, and sees to it that a process looks for what comes of it.

@@ -7,7 +7,7 @@
 //! included: each waiter is told everything in the order in which it came. The router has a process read what
 //! was put aside on a scheduler apart, one after the other, with the lock free meanwhile. One whose waiter is
 //! gone by then is dropped. Where one makes its reader panic, its waiter is told so ([`waiter::tell`]), and
-//! the next one is read.
+//! the next one is read. Where one is not read at all, its waiter is told that, as the last of its call.
 //!
 //! *Checked by* `test/thalweg_client_SUITE.erl`, and by `tests.rs` beside this file for readers that end in
 //! the middle.
@@ -18,6 +18,7 @@ use crate::encode::INLINE_BYTES_MAX;
 use crate::enif::{Pid, RawTerm};
 use crate::term::{Env, Letter};
 use crate::waiter::{self, Expect, Waiter};
+use std::cell::Cell;
 use std::collections::VecDeque;
 use thalweg_service::{CallId, Error, EventKind};
 use thalweg_wire::fault::Fault;
@@ -25,8 +26,12 @@ use thalweg_wire::fault::Fault;
 #[cfg(test)]
 mod tests;
 
-/// What is as short is read where it is found, however much there was before it.
+/// What is as short is not put aside for its length: the look that finds it reads it, or once that read enough
+/// the next one.
 const SHORT_BYTES: usize = 1 << 10;
+/// Why a waiter is told nothing else of a frame.
+const NO_MEMORY: &str = "there was no memory to read what came";
+const PANICKED: &str = "what came made its reader panic";
 
 /// What is put aside.
 #[derive(Debug, Default)]
@@ -82,13 +87,18 @@ impl State {
     pub(super) fn abandon_held(&mut self, env: Env) {
         let closed = EventKind::Failed(Error::new(Fault::Closed, ""));
         for held in std::mem::take(&mut self.shelf.frames) {
-            let Some(waiter) = self.waiters.get_mut(&held.number) else { continue };
-            if let Expect::Part(group, at) = waiter.expect {
-                self.fill(env, group, at, |env| waiter::tell(env, Expect::Outcome, &closed, &[]).term);
-            } else {
-                super::send(env, waiter, (&mut self.scratch, &mut self.lines), &closed, &[]);
-            }
+            self.tell_end(env, held.number, &closed);
             self.retire(held.number);
+        }
+    }
+
+    /// A frame was not read: its waiter is told so, and nothing else of its call.
+    fn lose_held(&mut self, env: Env, number: u64, why: &str) {
+        self.tell_end(env, number, &EventKind::Failed(Error::new(Fault::System, why)));
+        self.forget(CallId::from_number(number));
+        if let Some(client) = &mut self.client {
+            // The peer may wait for credit. What goes wrong here shows at the descriptor.
+            let _ = client.flush();
         }
     }
 
@@ -137,8 +147,9 @@ impl Connection {
     fn unpack_by(&self, env: Env, read: impl Fn(&HeldFrame, Pid) -> Option<ReadFrame>) -> bool {
         let Some(reader) = Reader::begin(self, env) else { return false };
         while let Some((held, pid)) = reader.next() {
-            if let Some(read) = read(&held, pid) {
-                reader.deliver(held.number, read);
+            match read(&held, pid) {
+                Some(read) => reader.deliver(read),
+                None => reader.lose(NO_MEMORY),
             }
         }
         drop(reader);
@@ -150,30 +161,43 @@ impl Connection {
 
 /// The process that reads what was put aside: one at a time, until this is dropped. However it ends, the
 /// router is told of what is left by then, be it that it came just now, or that the reading panicked beyond
-/// what [`waiter::tell`] catches: then the frame that it was amid is lost.
+/// what [`waiter::tell`] catches: then the waiter for the frame that it was amid is told so.
 struct Reader<'c> {
     connection: &'c Connection,
     env: Env,
+    /// The call whose frame was taken, until it is told of.
+    amid: Cell<Option<u64>>,
 }
 
 impl<'c> Reader<'c> {
     fn begin(connection: &'c Connection, env: Env) -> Option<Self> {
         let was_read = std::mem::replace(&mut connection.lock().shelf.is_read, true);
         // Made only then: what is made is dropped again.
-        (!was_read).then(|| Self { connection, env })
+        (!was_read).then(|| Self { connection, env, amid: Cell::default() })
     }
 
     fn next(&self) -> Option<(HeldFrame, Pid)> {
-        self.connection.lock().next_held()
+        let next = self.connection.lock().next_held();
+        self.amid.set(next.as_ref().map(|(held, _)| held.number));
+        next
     }
 
-    fn deliver(&self, number: u64, read: ReadFrame) {
-        self.connection.lock().deliver(self.env, number, read);
+    fn deliver(&self, read: ReadFrame) {
+        if let Some(number) = self.amid.take() {
+            self.connection.lock().deliver(self.env, number, read);
+        }
+    }
+
+    fn lose(&self, why: &str) {
+        if let Some(number) = self.amid.take() {
+            self.connection.lock().lose_held(self.env, number, why);
+        }
     }
 }
 
 impl Drop for Reader<'_> {
     fn drop(&mut self) {
+        self.lose(PANICKED);
         let mut state = self.connection.lock();
         state.shelf.is_read = false;
         state.shelf.is_told = false;

@@ -24,14 +24,26 @@ impl Held {
 
     /// An answer to a call of its own that was put aside, and of which the router was told.
     fn answer(&self, reference: &str, frame: &[u8]) {
+        self.put_aside(reference, Expect::Frame, [(EventKind::End, frame)]);
+    }
+
+    /// What came of a call of its own, all of which was put aside.
+    fn put_aside<const N: usize>(&self, reference: &str, expect: Expect, came: [(EventKind, &[u8]); N]) {
         let mut state = self.connection.lock();
         state.buffer.clear();
         let reference = self.env.atom(reference);
-        let options = CallOptions::default();
-        let call = state.begin(self.waiter, reference, Expect::Frame, options).unwrap();
-        state.waiters.get_mut(&call.number()).unwrap().held += 1;
-        state.shelf.put(call.number(), Expect::Frame, EventKind::End, frame);
+        let call = state.begin(self.waiter, reference, expect, CallOptions::default()).unwrap();
+        state.waiters.get_mut(&call.number()).unwrap().held += N;
+        for (kind, frame) in came {
+            state.shelf.put(call.number(), expect, kind, frame);
+        }
         state.have_held_read(self.env);
+    }
+
+    /// Reads, but not what says `none`.
+    fn unpack_all_but_none(&self) {
+        let read = |frame: &HeldFrame, pid| if frame.frame == b"none" { None } else { read(frame, pid) };
+        assert!(self.connection.unpack_by(self.env, read));
     }
 
     fn calls_to_read(&self) -> usize {
@@ -40,8 +52,19 @@ impl Held {
 }
 
 fn told(reference: &str, answer: &str) -> Value {
-    let answer = Value::tuple([Value::atom("ok"), Value::Binary(answer.into())]);
-    Value::tuple([Value::atom("thalweg"), Value::atom(reference), answer])
+    tells(reference, Value::tuple([Value::atom("ok"), Value::Binary(answer.into())]))
+}
+
+fn tells(reference: &str, what: Value) -> Value {
+    Value::tuple([Value::atom("thalweg"), Value::atom(reference), what])
+}
+
+/// What a waiter is told in place of a frame that was not read.
+fn failed(why: &str) -> Value {
+    let error = Error::new(Fault::System, why);
+    let detail = Value::Binary(error.to_string().into());
+    let fault = Value::tuple([Value::atom("fault"), Value::atom(error.fault.word()), detail]);
+    Value::tuple([Value::atom("error"), fault])
 }
 
 #[test]
@@ -53,6 +76,7 @@ fn a_reader_that_panics_has_the_rest_read() {
     let unpack = || held.connection.unpack_by(held.env, |_, _| panic!("on purpose"));
     assert!(catch_unwind(AssertUnwindSafe(unpack)).is_err());
     assert_eq!(held.calls_to_read(), 1, "for the frame that is left");
+    assert_eq!(machine::sent(held.waiter), [tells("first", failed(PANICKED))]);
     assert!(held.connection.unpack(held.env), "nobody reads by now");
     assert_eq!(machine::sent(held.waiter), [told("second", "read")]);
     assert_eq!(held.calls_to_read(), 0);
@@ -82,10 +106,30 @@ fn a_frame_that_cannot_be_read_leaves_the_next_ones_to_be() {
     let held = Held::new();
     held.answer("first", b"none");
     held.answer("second", b"b");
-    let unpacked = held
-        .connection
-        .unpack_by(held.env, |frame, pid| if frame.frame == b"none" { None } else { read(frame, pid) });
-    assert!(unpacked);
-    assert_eq!(machine::sent(held.waiter), [told("second", "b")]);
+    held.unpack_all_but_none();
+    assert_eq!(machine::sent(held.waiter), [tells("first", failed(NO_MEMORY)), told("second", "b")]);
     assert!(held.connection.unpack(held.env), "nobody reads by now");
+    assert_eq!(machine::sent(held.waiter), [], "everything was told once");
+    assert!(held.connection.lock().waiters.is_empty());
+}
+
+#[test]
+fn a_stream_ends_with_what_cannot_be_read() {
+    let held = Held::new();
+    let frames: [&[u8]; 3] = [b"a", b"none", b"never told"];
+    held.put_aside("stream", Expect::Frames, frames.map(|frame| (EventKind::Item, frame)));
+    held.unpack_all_but_none();
+    let first = Value::tuple([Value::atom("frame"), Value::Binary(b"a".into())]);
+    assert_eq!(machine::sent(held.waiter), [tells("stream", first), tells("stream", failed(NO_MEMORY))]);
+    assert!(held.connection.lock().waiters.is_empty(), "what still comes of it has no receiver");
+}
+
+#[test]
+fn a_group_is_told_of_a_part_that_cannot_be_read() {
+    let held = Held::new();
+    let group = held.connection.lock().begin_group(held.waiter, held.env.atom("group"), 1).unwrap();
+    held.put_aside("part", Expect::Part(group, 0), [(EventKind::End, b"none")]);
+    held.unpack_all_but_none();
+    let results = Value::List(vec![failed(NO_MEMORY)]);
+    assert_eq!(machine::sent(held.waiter), [tells("group", results)]);
 }
