@@ -12,7 +12,7 @@ use thalweg_wire::jsonrpc::{Outcome, answers};
 /// What was answered to the calls of one exchange, in their order.
 #[derive(Clone, Default)]
 pub struct Answers {
-    /// The body that they came in.
+    /// What they came in: the body, and the head in front of it where that could stay.
     text: String,
     /// Each is there; while a body is being read, those that came so far.
     parts: SmallVec<[Option<Part>; 1]>,
@@ -84,13 +84,14 @@ impl fmt::Debug for Answers {
 /// # Errors
 /// [`Fault::BadAnswer`].
 pub(crate) fn read(exchange: &Exchange, input: Vec<u8>, body: Range<usize>) -> Result<Answers, Failure> {
-    let text = text(input, body)?;
+    let (text, body_at) = text(input, body)?;
+    let body = text.get(body_at..).unwrap_or_default();
     let mut parts: SmallVec<[Option<Part>; 1]> = SmallVec::new();
     parts.resize(usize::try_from(exchange.calls).unwrap_or_default(), None);
     let mut wrong = None;
     let mut for_all = None;
     let start = text.as_ptr().addr();
-    let came_as_batch = answers(&text, |answer| {
+    let came_as_batch = answers(body, |answer| {
         let part = match answer.outcome {
             Outcome::Result(result) => {
                 // A slice of the text, so its address gives its place.
@@ -133,11 +134,19 @@ pub(crate) fn read(exchange: &Exchange, input: Vec<u8>, body: Range<usize>) -> R
     Ok(Answers { text, parts })
 }
 
-/// The body, of all that came in.
-fn text(mut input: Vec<u8>, body: Range<usize>) -> Result<String, Failure> {
+/// What came in as text, up to the end of the body, and where the body begins in it. A head that is text too
+/// stays in front: taking it out would move the whole body.
+fn text(mut input: Vec<u8>, body: Range<usize>) -> Result<(String, usize), Failure> {
     input.truncate(body.end);
-    input.drain(..body.start);
-    String::from_utf8(input).map_err(|_| bad("no UTF-8"))
+    let (text, body_at) = match String::from_utf8(input) {
+        Ok(text) => (text, body.start),
+        Err(error) => {
+            let mut input = error.into_bytes();
+            input.drain(..body.start.min(input.len()));
+            (String::from_utf8(input).map_err(|_| bad("no UTF-8"))?, 0)
+        }
+    };
+    if text.is_char_boundary(body_at) { Ok((text, body_at)) } else { Err(bad("no UTF-8")) }
 }
 
 fn bad(what: &str) -> Failure {
@@ -150,12 +159,13 @@ fn bad(what: &str) -> Failure {
 /// # Errors
 /// What the server says; [`Fault::BadAnswer`].
 pub(crate) fn read_none(input: Vec<u8>, body: Range<usize>) -> Result<Answers, Failure> {
-    let body = text(input, body)?;
+    let (text, body_at) = text(input, body)?;
+    let body = text.get(body_at..).unwrap_or_default();
     if body.trim_ascii().is_empty() {
         return Ok(Answers::default());
     }
     let (mut refused, mut is_answer) = (None, false);
-    answers(&body, |answer| match answer.outcome {
+    answers(body, |answer| match answer.outcome {
         Outcome::Error { code, message, data } if answer.id == "null" => {
             let said = RemoteError {
                 code,
@@ -170,5 +180,65 @@ pub(crate) fn read_none(input: Vec<u8>, body: Range<usize>) -> Result<Answers, F
     match refused.filter(|_| !is_answer) {
         Some(said) => Err(Failure::new(said.fault().unwrap_or(Fault::BadRequest), said.to_string())),
         None => Err(bad("an answer to a notification")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::options::Ask;
+    use super::super::target::ResolvedUrl;
+    use super::*;
+    use proptest::prelude::*;
+
+    const HEAD: &[u8] = b"HTTP/1.1 200 OK\r\nServer: x\r\n\r\n";
+    const ONE: &[u8] = br#"{"jsonrpc":"2.0","result":"\u00e4","id":1}"#;
+
+    fn exchange() -> Exchange {
+        let resolved = ResolvedUrl::of("http://127.0.0.1:1/x", None).unwrap();
+        let ask = Ask::one("m", "");
+        Exchange::new(CallId::from_number(1), 1, &resolved, &ask, None, Vec::new()).unwrap()
+    }
+
+    /// All that came in, and where in it the body stands.
+    fn input(head: &[u8], body: &[u8], tail: &[u8]) -> (Vec<u8>, Range<usize>) {
+        ([head, body, tail].concat(), head.len()..head.len() + body.len())
+    }
+
+    #[test]
+    fn what_is_not_utf_8_is_no_answer() {
+        for body in [&b"\xff"[..], b"{\"jsonrpc\":\"2.0\",\"result\":\"\xff\",\"id\":1}", b"\xc3"] {
+            let (text, range) = input(HEAD, body, b"\xa4");
+            let failure = read(&exchange(), text.clone(), range.clone()).unwrap_err();
+            assert_eq!((failure.fault, failure.detail.as_str()), (Fault::BadAnswer, "no UTF-8"));
+            let failure = read_none(text, range).unwrap_err();
+            assert_eq!((failure.fault, failure.detail.as_str()), (Fault::BadAnswer, "no UTF-8"));
+        }
+    }
+
+    /// A head may be in any encoding that says what HTTP has to by ASCII.
+    #[test]
+    fn what_stands_beside_a_body_may_be_anything() {
+        for head in [HEAD, b"", b"HTTP/1.1 200 OK\r\nServer: \xe4\r\n\r\n"] {
+            for tail in [&b""[..], b"\xff", b"}"] {
+                let (text, range) = input(head, ONE, tail);
+                let answers = read(&exchange(), text, range).unwrap();
+                assert_eq!((answers.len(), answers.one().unwrap()), (1, r#""\u00e4""#));
+                let (text, range) = input(head, b" \r\n", tail);
+                assert!(read_none(text, range).unwrap().is_empty());
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_anywhere_are_survived(
+            text in any::<Vec<u8>>(),
+            (start, end) in (0..200_usize, 0..200_usize),
+        ) {
+            for body in [start..end, 0..text.len()] {
+                let _ = read(&exchange(), text.clone(), body.clone());
+                let _ = read_none(text.clone(), body);
+            }
+        }
     }
 }
