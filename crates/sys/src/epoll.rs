@@ -66,6 +66,8 @@ pub struct Events {
 // SAFETY: a report is plain data. The kernel's type could carry a pointer, which nobody here stores or
 // follows: the token of a watch is always a number.
 unsafe impl Send for Events {}
+// SAFETY: as above; a shared reference only copies numbers out.
+unsafe impl Sync for Events {}
 
 impl Events {
     /// Room for at most `capacity` reports per wait.
