@@ -15,6 +15,15 @@ const MOMENT: u64 = u64::MAX;
 /// The most descriptors that one wait tells of; it tells of the others the next time.
 const READY_MAX: usize = 64;
 
+/// A descriptor that has something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ready {
+    /// Which.
+    pub number: RawFd,
+    /// There is something to read, an error or an end among it; else it can only be written to.
+    pub readable: bool,
+}
+
 /// The descriptor, and what is in it. Closed when dropped.
 ///
 /// ```
@@ -73,8 +82,8 @@ impl Nested {
     }
 
     /// Waits until there is something, at most so long; `due` is when there is, whatever comes. `false`:
-    /// there is not; a signal ends a wait too. Adds the numbers of the descriptors that have something to
-    /// `ready`.
+    /// there is not; a signal ends a wait too. Adds the descriptors that have something to `ready`, each
+    /// once.
     ///
     /// # Errors
     /// None in practice.
@@ -82,7 +91,7 @@ impl Nested {
         &mut self,
         due: Option<Instant>,
         left: Option<Duration>,
-        ready: &mut Vec<RawFd>,
+        ready: &mut Vec<Ready>,
     ) -> io::Result<bool> {
         // A moment that has passed was told of, and would be for ever.
         if self.alarm.has_passed() {
@@ -93,10 +102,12 @@ impl Nested {
             u32::try_from(left.as_nanos().div_ceil(1_000_000)).unwrap_or(u32::MAX >> 1)
         });
         self.epoll.wait(&mut self.events, READY_MAX, Timeout::Milliseconds(left_ms))?;
-        let tokens =
-            (0..self.events.len()).filter_map(|index| self.events.at(index)).map(|event| event.token);
-        // What is no number of a descriptor is the moment.
-        ready.extend(tokens.filter_map(|token| RawFd::try_from(token).ok()));
+        let events = (0..self.events.len()).filter_map(|index| self.events.at(index));
+        ready.extend(events.filter_map(|event| {
+            // What is no number of a descriptor is the moment.
+            let number = RawFd::try_from(event.token).ok()?;
+            Some(Ready { number, readable: event.readable || event.hangup || event.error })
+        }));
         Ok(!self.events.is_empty())
     }
 }
@@ -116,22 +127,35 @@ mod tests {
     fn it_is_readable_while_something_inside_is_what_it_is_watched_for() {
         let (mut nested, event) = (Nested::new().unwrap(), EventFd::new().unwrap());
         let number = event.as_fd().as_raw_fd();
-        let ready = |nested: &mut Nested| {
+        let told = |nested: &mut Nested| {
             let mut told = Vec::new();
             let is_ready = nested.wait(None, Some(Duration::ZERO), &mut told).unwrap();
-            assert_eq!(told, is_ready.then_some(number).as_slice());
-            is_ready
+            assert_eq!((told.len(), is_ready), (usize::from(is_ready), !told.is_empty()));
+            told.pop()
         };
+        let (to_read, to_write) =
+            (Some(Ready { number, readable: true }), Some(Ready { number, readable: false }));
         nested.watch(event.as_fd(), None, Some(Watch::READ)).unwrap();
-        assert!(!ready(&mut nested));
+        assert_eq!(told(&mut nested), None);
         nested.watch(event.as_fd(), Some(Watch::READ), Some(Watch::BOTH)).unwrap();
-        assert!(ready(&mut nested), "it can be written to");
+        assert_eq!(told(&mut nested), to_write);
         nested.watch(event.as_fd(), Some(Watch::BOTH), Some(Watch::READ)).unwrap();
-        assert!(!ready(&mut nested));
+        assert_eq!(told(&mut nested), None);
         event.signal().unwrap();
-        assert!(ready(&mut nested) && ready(&mut nested), "until it is read");
+        assert_eq!([told(&mut nested), told(&mut nested)], [to_read; 2], "until it is read");
         nested.watch(event.as_fd(), Some(Watch::READ), None).unwrap();
-        assert!(!ready(&mut nested));
+        assert_eq!(told(&mut nested), None);
+    }
+
+    /// Nobody need ask for that, and it is not heard of by writing.
+    #[test]
+    fn an_end_is_something_to_read() {
+        let (mut nested, (input, output)) = (Nested::new().unwrap(), std::io::pipe().unwrap());
+        nested.watch(input.as_fd(), None, Some(Watch::WRITE)).unwrap();
+        drop(output);
+        let mut told = Vec::new();
+        assert!(nested.wait(None, Some(Duration::ZERO), &mut told).unwrap());
+        assert_eq!(told, [Ready { number: input.as_raw_fd(), readable: true }]);
     }
 
     #[test]
@@ -140,5 +164,34 @@ mod tests {
         let soon = Some(Instant::now() + Duration::from_millis(1));
         nested.due(soon).unwrap();
         assert!(nested.wait(soon, Some(Duration::from_secs(60)), &mut told).unwrap() && told.is_empty());
+    }
+
+    /// Those that one wait has no room for are told of by the next, and until then the descriptor says so.
+    #[test]
+    fn more_than_one_wait_tells_of_are_told_of_by_two() {
+        let mut nested = Nested::new().unwrap();
+        let events: Vec<_> = (0..=READY_MAX).map(|_| EventFd::new().unwrap()).collect();
+        for event in &events {
+            nested.watch(event.as_fd(), None, Some(Watch::READ)).unwrap();
+            event.signal().unwrap();
+        }
+        let told = |nested: &mut Nested| {
+            let mut told = Vec::new();
+            assert!(nested.wait(None, Some(Duration::ZERO), &mut told).unwrap());
+            told.iter().map(|ready| ready.number).collect::<Vec<_>>()
+        };
+        // Where none of them is read.
+        let (first, second) = (told(&mut nested), told(&mut nested));
+        let both: std::collections::BTreeSet<_> = first.iter().chain(&second).collect();
+        assert_eq!((first.len(), both.len()), (READY_MAX, events.len()));
+        // Where those are that were told of.
+        let first = told(&mut nested);
+        let is_told = |event: &&EventFd| first.contains(&event.as_fd().as_raw_fd());
+        for event in events.iter().filter(is_told) {
+            event.clear().unwrap();
+        }
+        assert!(crate::epoll::wait_readable(nested.as_fd(), 0).unwrap());
+        let last = events.iter().find(|event| !is_told(event)).unwrap();
+        assert_eq!(told(&mut nested), [last.as_fd().as_raw_fd()]);
     }
 }

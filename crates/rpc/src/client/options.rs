@@ -9,7 +9,8 @@ use thalweg_wire::fault::Fault;
 /// What a client allows itself.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// How long an answer is waited for, connecting included, where a call says nothing else.
+    /// How long an answer is waited for, connecting included, where a call says nothing else. One that is
+    /// there when the client looks is taken, even if its time is over by then.
     pub deadline: Option<Duration>,
     /// Connections to one host at once; further calls wait for one of them.
     pub connections_max: usize,

@@ -11,12 +11,12 @@ use super::target::{SiteId, Target};
 use super::targets::Targets;
 use std::collections::VecDeque;
 use std::fmt;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::time::{Duration, Instant};
 use thalweg_service::{CallId, Error as Failure};
 use thalweg_sync::patience::{ALONE_NS, Pace, Patience, QUICK_NS};
 use thalweg_sys::clock;
-use thalweg_sys::nested::Nested;
+use thalweg_sys::nested::{Nested, Ready};
 use thalweg_sys::socket::SLEEP_MAX;
 use thalweg_wire::fault::Fault;
 use waiting::Waiting;
@@ -39,8 +39,8 @@ pub(crate) struct Pool {
     nested: Option<Nested>,
     /// A foreign loop has its descriptor.
     is_watched: bool,
-    /// Descriptors of connections that have something.
-    ready: Vec<RawFd>,
+    /// Of connections that have something, in the order of their numbers.
+    ready: Vec<Ready>,
     /// How long waits for answers took.
     pace: Pace,
     last_call: u64,
@@ -357,16 +357,19 @@ impl Pool {
         let Some(nested) = &mut self.nested else { return Ok(false) };
         self.ready.clear();
         let is_something = nested.wait(wakes, Some(left), &mut self.ready)?;
-        self.ready.sort_unstable();
+        self.ready.sort_unstable_by_key(|ready| ready.number);
         for index in (0..self.connections.len()).rev() {
             let Some(connection) = self.connections.get_mut(index) else { continue };
-            if self.ready.binary_search(&connection.socket().as_raw_fd()).is_err() {
-                continue;
-            }
-            if connection.carries.is_some() {
+            let number = connection.socket().as_raw_fd();
+            let Ok(at) = self.ready.binary_search_by_key(&number, |ready| ready.number) else { continue };
+            if connection.carries.is_none() {
+                if !connection.is_silent() {
+                    self.drop_closed(index);
+                }
+            } else if self.ready[at].readable {
                 self.advance(index);
-            } else if !connection.is_silent() {
-                self.drop_closed(index);
+            } else if let Some(step) = connection.send(self.options.answer_bytes_max) {
+                self.follow_up(index, step);
             }
         }
         Ok(is_something)
@@ -385,7 +388,8 @@ impl Pool {
         Ok(())
     }
 
-    /// Ends what was waited for long enough, and what was idle for long enough.
+    /// Ends what was waited for long enough, and what was idle for long enough. An answer that is there is
+    /// taken all the same: its caller may be late itself, and the server has done what was asked.
     fn expire(&mut self) {
         let now = Instant::now();
         // What waits goes first: what others leave behind is not for what is over.
@@ -400,6 +404,13 @@ impl Pool {
                 None => now.saturating_duration_since(connection.idle_since) >= self.options.idle_for,
             };
             if !is_over {
+                continue;
+            }
+            if connection.carries.is_some()
+                && !connection.is_untouched()
+                && let answered @ Step::Answered { .. } = connection.read(self.options.answer_bytes_max)
+            {
+                self.follow_up(index, answered);
                 continue;
             }
             let (site, exchange) = (connection.site, connection.carries.take());

@@ -4,6 +4,7 @@ use super::super::bearer::Bearer;
 use super::super::connection::READS;
 use super::super::target::ResolvedUrl;
 use super::*;
+use crate::Client;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
@@ -11,6 +12,12 @@ use thalweg_sys::socket;
 
 /// Nothing over TCP goes to everybody: connecting fails before it has begun.
 const NOWHERE: &str = "http://255.255.255.255:9/x";
+
+#[test]
+fn a_client_may_be_handed_to_another_thread_and_shared() {
+    fn is<T: Send + Sync>() {}
+    is::<Client>();
+}
 
 fn at(pool: &mut Pool, target: Target) -> (ResolvedUrl, SiteId) {
     let (resolved, site) = pool.targets.at(target).unwrap();
@@ -64,17 +71,26 @@ fn echo() -> SocketAddr {
     let address = listener.local_addr().unwrap();
     std::thread::spawn(move || {
         for stream in listener.incoming() {
-            let (mut stream, mut text) = (stream.unwrap(), [0; 4096]);
-            while let Ok(count @ 1..) = stream.read(&mut text) {
-                let asked = String::from_utf8_lossy(&text[..count]).into_owned();
-                let id = asked.split("\"id\":").nth(1).unwrap().trim_end_matches('}');
-                let body = format!(r#"{{"jsonrpc":"2.0","result":1,"id":{id}}}"#);
-                let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
-                stream.write_all(format!("{head}{body}").as_bytes()).unwrap();
-            }
+            let mut stream = stream.unwrap();
+            while answers_one(&mut stream) {}
         }
     });
     address
+}
+
+/// Reads a request to its end and answers it; whether there was one.
+fn answers_one(stream: &mut TcpStream) -> bool {
+    let (mut asked, mut text) = (Vec::new(), [0; 1 << 16]);
+    while !asked.ends_with(b"}") {
+        let Ok(count @ 1..) = stream.read(&mut text) else { return false };
+        asked.extend_from_slice(&text[..count]);
+    }
+    let asked = String::from_utf8(asked).unwrap();
+    let id = asked.rsplit("\"id\":").next().unwrap().trim_end_matches('}');
+    let body = format!(r#"{{"jsonrpc":"2.0","result":1,"id":{id}}}"#);
+    let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
+    stream.write_all(format!("{head}{body}").as_bytes()).unwrap();
+    true
 }
 
 /// An address without a listener.
@@ -129,6 +145,88 @@ fn a_turn_reads_connections_that_have_something_and_no_others() {
     READS.set(0);
     pool.turn(Some(Instant::now())).unwrap();
     assert_eq!((READS.get(), pool.in_flight()), (0, 15));
+}
+
+/// There is nothing to be read where more of a request can be written, and that is all.
+#[test]
+fn what_can_only_be_written_to_is_not_read() {
+    READS.set(0);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (mut pool, target) = pool_of(&[listener.local_addr().unwrap()], Options::default());
+    // More than the kernel keeps for one that does not read.
+    pool.begin(target, &Ask::one("m", &format!("[\"{}\"]", "x".repeat(16 << 20)))).unwrap();
+    while pool.connections[0].is_untouched() {
+        pool.turn(Some(Instant::now())).unwrap();
+    }
+    assert!(pool.connections[0].waits_to_write());
+    let server = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        assert!(answers_one(&mut stream));
+        stream
+    });
+    let done = loop {
+        pool.turn(None).unwrap();
+        if let Some(done) = pool.next() {
+            break done;
+        }
+    };
+    assert_eq!(done.outcome.unwrap().one().unwrap(), "1");
+    assert_eq!(READS.get(), 1);
+    server.join().unwrap();
+}
+
+/// A loop may have been kept from its turn for longer than a call had, and a turn hears of some connections
+/// before others.
+#[test]
+fn an_answer_that_is_there_is_taken_though_its_time_is_over() {
+    for (turns, count) in [(true, 1), (true, 70), (false, 1)] {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        // Nor does a look for a moment come before the clock is looked at.
+        let options = Options { connections_max: count, idle_max: count, spin: false, ..Options::default() };
+        let (mut pool, target) = pool_of(&[listener.local_addr().unwrap()], options);
+        let calls: Vec<_> = (0..count).map(|_| pool.begin(target, &Ask::one("m", "")).unwrap()).collect();
+        while pool.connections.iter().any(Connection::waits_to_write) {
+            pool.turn(Some(Instant::now())).unwrap();
+        }
+        let _streams: Vec<_> = (0..count)
+            .map(|_| {
+                let (mut stream, _) = listener.accept().unwrap();
+                assert!(answers_one(&mut stream));
+                stream
+            })
+            .collect();
+        for connection in &mut pool.connections {
+            let patience = Some(Duration::from_secs(60));
+            assert!(socket::wait(connection.socket(), false, patience).unwrap().readable);
+            connection.carries.as_mut().unwrap().until = Some(Instant::now());
+        }
+        if turns {
+            pool.turn(Some(Instant::now())).unwrap();
+            let outcomes = std::iter::from_fn(|| pool.next()).map(|done| done.outcome.unwrap());
+            assert!(outcomes.map(|answers| answers.one().unwrap() == "1").eq(vec![true; count]));
+        } else {
+            assert_eq!(pool.listen(calls[0]).unwrap().unwrap().one().unwrap(), "1");
+        }
+        assert_eq!((pool.in_flight(), pool.statistics().idle), (0, count));
+    }
+}
+
+#[test]
+fn a_part_of_an_answer_is_none_when_its_time_is_over() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (mut pool, target) = pool_of(&[listener.local_addr().unwrap()], Options::default());
+    pool.begin(target, &Ask::one("m", "")).unwrap();
+    while pool.connections[0].waits_to_write() {
+        pool.turn(Some(Instant::now())).unwrap();
+    }
+    let (mut stream, _) = listener.accept().unwrap();
+    stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Le").unwrap();
+    let connection = &mut pool.connections[0];
+    assert!(socket::wait(connection.socket(), false, Some(Duration::from_secs(60))).unwrap().readable);
+    connection.carries.as_mut().unwrap().until = Some(Instant::now());
+    pool.turn(Some(Instant::now())).unwrap();
+    assert_eq!(pool.next().unwrap().outcome.unwrap_err().fault, Fault::DeadlineExceeded);
+    assert_eq!((pool.in_flight(), pool.connections.len()), (0, 0));
 }
 
 #[test]
