@@ -339,7 +339,10 @@ impl Spawned {
             log: options.log.clone(),
             standard,
         };
-        let mut child = Child::start(program).map_err(|error| self.not_started(error))?;
+        let mut child = Child::start(program).map_err(|error| match is_of_unknown_end(&error) {
+            true => self.not_learned(error),
+            false => self.not_started(error),
+        })?;
         if let Err(mut unready) = self.await_ready(&mut child, patience) {
             match end(&mut child, self.options.end_within, patience) {
                 Ok(exit) => self.exit = exit,

@@ -63,7 +63,7 @@ impl Child {
     ///
     /// # Errors
     /// `NotFound`, `PermissionDenied`, what the kernel says: of the program, or, with its path in front, of
-    /// the directory or the log.
+    /// the directory or the log. It has ended already, and nobody knows how: see [`is_of_unknown_end`].
     pub fn start(program: Program) -> io::Result<Self> {
         let mut command = Command::new(&program.name);
         command.args(&program.arguments).envs(program.environment).process_group(0);
@@ -93,6 +93,8 @@ impl Child {
         let id = Pid::from_child(&process);
         match pidfd_open(id, PidfdFlags::empty()) {
             Ok(descriptor) => Ok(Self { process, descriptor, exit: None }),
+            // It was short-lived.
+            Err(Errno::SRCH) => Err(reaped_elsewhere()),
             Err(error) => {
                 let _ = process.kill().and_then(|()| process.wait());
                 Err(error.into())
@@ -203,7 +205,8 @@ fn reaped_elsewhere() -> io::Error {
     io::Error::new(io::Error::from(Errno::CHILD).kind(), ReapedElsewhere)
 }
 
-/// Whether [`Child::wait`] says with this error that a child has ended, and that nobody knows how.
+/// Whether [`Child::start`] or [`Child::wait`] says with this error that a child has ended, and that nobody
+/// knows how.
 pub fn is_of_unknown_end(error: &io::Error) -> bool {
     error.get_ref().is_some_and(|inner| inner.is::<ReapedElsewhere>())
 }
@@ -285,8 +288,9 @@ mod tests {
     fn a_child_plays_its_role() {
         let Some(role) = std::env::var_os(ROLE) else { return };
         if role == "ignores" {
-            let mut child = Child::start(shell("exit 7")).unwrap();
-            println!("{}", child.wait(None).unwrap_err());
+            // It may be gone before it is looked at.
+            let ended = Child::start(shell("exit 7")).and_then(|mut child| child.wait(None));
+            println!("{}", ended.unwrap_err());
             return;
         }
         rustix::process::setpgid(None, Some(getpgid(getppid()).unwrap())).unwrap();
