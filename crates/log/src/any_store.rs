@@ -118,6 +118,18 @@ impl AnyStore {
         }
     }
 
+    /// The same of one of which a backup is made, as by [`backup_while()`](crate::backup_while()): everything
+    /// that was committed before is in it.
+    ///
+    /// # Errors
+    /// [`BackupError::Memory`] of one that has no files; what [`AnyStore::backup`] says before it begins.
+    pub fn files_for_backup(&self) -> Result<(Disk, PathBuf), BackupError> {
+        match self {
+            AnyStore::Own(store) => store.flushed_files(),
+            AnyStore::Attached(attached) => Ok(attached.files()?),
+        }
+    }
+
     /// Verifies every bit of every file of it: see [`verify()`](crate::verify()).
     ///
     /// # Errors

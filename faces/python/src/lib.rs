@@ -52,6 +52,7 @@ fn ensure_may_load(py: Python<'_>) -> PyResult<()> {
 #[pymodule(gil_used = true)]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     ensure_may_load(module.py())?;
+    hearing::register(module)?;
     storage::register(module)?;
     messagepack::register(module)?;
     rpc::register(module)?;

@@ -10,7 +10,7 @@ use std::time::Duration;
 #[derive(Clone, Debug)]
 pub(crate) enum Number<T> {
     Fits(T),
-    /// As Python writes it.
+    /// As Python writes it, its sign in front.
     Outside(String),
 }
 
@@ -23,9 +23,9 @@ impl<'a, 'py, T: FromPyObject<'a, 'py, Error = PyErr>> FromPyObject<'a, 'py> for
             Ok(number) => Ok(Self::Fits(number)),
             Err(error) if error.is_instance_of::<PyOverflowError>(value.py()) => {
                 // Python refuses to write thousands of digits.
-                Ok(Self::Outside(
-                    value.str().map_or_else(|_| "out of range".to_owned(), |text| text.to_string()),
-                ))
+                let many =
+                    || Ok(if value.lt(0)? { "-(very many digits)" } else { "(very many digits)" }.into());
+                value.str().map_or_else(|_| many(), |text| Ok(text.to_string())).map(Self::Outside)
             }
             Err(error) => Err(error),
         }

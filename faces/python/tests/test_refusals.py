@@ -157,6 +157,8 @@ class Refusals(StoreCase):
         for follower in (self.log.cursor(), self.store.new_logs()):
             with self.assertRaisesRegex(ValueError, "^timeout is -1000+: give seconds, 0 or more$"):
                 follower.wait(-(10**400))
+            with self.assertRaisesRegex(ValueError, "^timeout is -.very many digits.: give seconds, 0 or more$"):
+                follower.wait(-(10**5000))
 
     def test_queries_that_make_no_sense(self):
         self.fill(3)

@@ -191,6 +191,40 @@ class Sessions(Served):
             with self.subTest(way):
                 asyncio.run(main(way))
 
+    def test_one_whose_loop_was_closed_says_so_once_and_hangs_up(self) -> None:
+        raised: list[Any] = []
+        self.addCleanup(setattr, sys, "unraisablehook", sys.unraisablehook)
+        sys.unraisablehook = lambda unraisable: raised.append(unraisable.exc_value)
+        for way in self.ways:
+            with self.subTest(way):
+                before = len(descriptors())
+                known = [asyncio.run(state.Session.open(way))]
+                self.assertEqual(let_go(known), ["unclosed session"])
+                self.assertEqual(len(descriptors()), before)
+        self.assertEqual(raised, [])
+
+    def test_a_child_says_nothing_of_its_parents(self) -> None:
+        code = """
+import asyncio, gc, os, sys, warnings
+from thalweg import state
+warnings.simplefilter("error", ResourceWarning)
+sys.unraisablehook = lambda _: os._exit(1)
+async def main():
+    sessions = [await state.Session.open(sys.argv[1]), state.SyncSession.open(sys.argv[1])]
+    child = os.fork()
+    if child == 0:
+        sessions.clear()
+        gc.collect()
+        os._exit(0)
+    print(os.waitpid(child, 0)[1])
+    await sessions[0].close()
+    sessions[1].close()
+asyncio.run(main())
+"""
+        for way in self.ways:
+            with self.subTest(way):
+                self.assertEqual(python(code, way), "0\n")
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -1,7 +1,8 @@
 //! Work on files that takes its time, for a caller that may want it to end before.
 //!
 //! Between two pieces it asks whether to go on. What is answered otherwise is passed on as the error that it
-//! is, and what was written is undone as after any error. A piece is a file, or a few mebibytes of one.
+//! is, and what was written is undone as after any error. A piece is a file, or a few mebibytes of one;
+//! a file that was written is synced as a whole.
 //! *Checked by* the tests of verification and of backups, which end each at every question it asks.
 
 use std::io;

@@ -174,6 +174,9 @@ fn exactly(disk: &Disk, from: &Path, error: BackupError, go_on: GoOn<'_>) -> Bac
     }
     match verify_while(disk, from, go_on) {
         Ok(report) if !report.damage.is_empty() => BackupError::Damaged(report.damage),
+        Err(OpenError::Io { action, file, source }) if source.kind() == io::ErrorKind::Interrupted => {
+            BackupError::Io { action, file, source }
+        }
         _ => error,
     }
 }
@@ -212,11 +215,17 @@ impl Store {
     /// # Errors
     /// [`BackupError`]; nothing is left in `to` then, nor `to` itself where it was made.
     pub fn backup(&self, to: &Path) -> Result<Backup, BackupError> {
-        let Some(directory) = &self.shared.directory else { return Err(BackupError::Memory) };
+        let (disk, directory) = self.flushed_files()?;
+        backup(&disk, &directory, to)
+    }
+
+    /// Where its files are, with all of it that was committed before in them.
+    pub(crate) fn flushed_files(&self) -> Result<(Disk, PathBuf), BackupError> {
+        let (disk, directory) = self.files().ok_or(BackupError::Memory)?;
         // More of it can be linked then.
         let flushed = self.flush();
         flushed.map_err(|source| BackupError::Io { action: "flush", file: directory.clone(), source })?;
-        backup(&self.shared.disk, directory, to)
+        Ok((disk, directory))
     }
 }
 
@@ -226,11 +235,9 @@ impl Attached {
     /// # Errors
     /// [`BackupError`]; nothing is left in `to` then, nor `to` itself where it was made.
     pub fn backup(&self, to: &Path) -> Result<Backup, BackupError> {
-        let (disk, directory) = self.disk_and_directory();
         // Where it was another may be by now.
-        let is_there = self.check_place();
-        is_there.map_err(|source| BackupError::Io { action: "read", file: directory.to_owned(), source })?;
-        backup(disk, directory, to)
+        let (disk, directory) = self.files()?;
+        backup(&disk, &directory, to)
     }
 }
 
@@ -493,6 +500,7 @@ impl Transfer<'_> {
                 (self.go_on)()?;
                 file.write_at(piece, at)?;
             }
+            (self.go_on)()?;
             file.sync_data()
         };
         write().map_err(io_trouble("write", &path))

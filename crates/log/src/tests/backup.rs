@@ -403,6 +403,25 @@ fn what_is_asked_to_end_between_two_pieces_leaves_nothing_behind() {
 }
 
 #[test]
+fn what_ends_while_it_looks_for_all_that_is_damaged_does_not_name_a_part_of_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let (from, to) = (directory.path().join("store"), directory.path().join("backup"));
+    let store = open(&from, Options { segment_bytes_max: 8_192, ..os() });
+    let log = store.log(b"a").unwrap();
+    (0..200u8).for_each(|index| drop(store.append(&log, &[index; 200], 1)));
+    let newest = from.join(segment::file_name(segment_of(store.stats().staged_end)));
+    let mut bytes = fs::read(&newest).unwrap();
+    bytes[200] ^= 1;
+    fs::write(&newest, bytes).unwrap();
+    let work = |go_on: GoOn<'_>| match backup_while(&Disk::Real, &from, &to, go_on) {
+        Err(BackupError::Damaged(damage)) => Ok(damage),
+        done => Err(done.expect_err("it is damaged")),
+    };
+    let named = ended_at_each_question(work, || assert!(!to.exists()));
+    assert_eq!(named, verify(&Disk::Real, &from).unwrap().damage);
+}
+
+#[test]
 fn what_is_missing_for_good_is_damage_at_once_and_named_as_verification_names_it() {
     for lost in [1, 2, 4] {
         let directory = tempfile::tempdir().unwrap();

@@ -2,11 +2,12 @@
 nothing refers to it any more, as files and sockets do.
 """
 
+import os
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from types import TracebackType
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 
 class Closable(ABC):
@@ -14,17 +15,24 @@ class Closable(ABC):
 
     _what: ClassVar[str]
     """What it is called then."""
+    _process: int
+    """Whose it is: what a child holds after a fork is its parent's."""
+
+    def __new__(cls, *_arguments: Any, **_named: Any) -> Self:
+        made = super().__new__(cls)
+        made._process = os.getpid()
+        return made
 
     @abstractmethod
     def _is_open(self) -> bool:
-        """Whether it holds something of this process. Asked of what could not be made, too."""
+        """Whether it holds something. Asked of what could not be made, too."""
 
     @abstractmethod
     def _abandon(self) -> None:
         """Lets go of what it holds, in whichever thread it is collected."""
 
-    def __del__(self, _warn: Callable[..., None] = warnings.warn) -> None:
-        if self._is_open():
+    def __del__(self, _warn: Callable[..., None] = warnings.warn, _process: Callable[[], int] = os.getpid) -> None:
+        if self._process == _process() and self._is_open():
             try:
                 _warn(f"unclosed {self._what} {self!r}", ResourceWarning, source=self)
             finally:

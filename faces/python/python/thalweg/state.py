@@ -13,7 +13,6 @@ connection. What the state refuses is a `StateRefused`, with a class of its own 
 
 import asyncio
 import base64
-import contextlib
 import json
 import os
 from collections.abc import Iterable
@@ -185,6 +184,7 @@ _RECONNECT: Final = (0.002, 0.1)
 class _Line(Protocol):
     async def call(self, method: str, params: rpc.Params = None) -> Any: ...
     def close(self) -> None: ...
+    def _abandon(self) -> None: ...
 
 
 class _SyncLine(Protocol):
@@ -209,6 +209,9 @@ class _Framed:
 
     def close(self) -> None:
         self._client.close()
+
+    def _abandon(self) -> None:
+        self._client._abandon()
 
 
 class _SyncFramed:
@@ -273,6 +276,9 @@ class _Turns:
 
     def close(self) -> None:
         self._client.close()
+
+    def _abandon(self) -> None:
+        self._client._abandon()
 
 
 def _value(value: str | None) -> bytes | None:
@@ -431,7 +437,6 @@ class Session(AsyncScope):
 
     def __init__(self, line: _Line, token: str, fork: str, lease: float) -> None:
         """For `open` and `rejoin`."""
-        self._loop = asyncio.get_running_loop()
         self._line = line
         self.token = token
         self.fork = fork
@@ -530,8 +535,9 @@ class Session(AsyncScope):
         return not self._is_over
 
     def _abandon(self) -> None:
-        with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self.leave)
+        # It leaves, in whichever thread; and of the line, which goes with it, nothing more is said.
+        self._is_over = True
+        self._line._abandon()
 
     async def _ask(self, method: str, params: rpc.Params) -> Any:
         return await _aask(self._line, method, params)

@@ -6,7 +6,6 @@ one that was forgotten is collected: it says that it was not closed, and closes.
 """
 
 import asyncio
-import contextlib
 import weakref
 from abc import abstractmethod
 from collections import deque
@@ -64,8 +63,12 @@ class Watched(AsyncScope):
 
     def _abandon(self) -> None:
         # Only the loop's thread may take it off the loop, which knows it until then.
-        with contextlib.suppress(RuntimeError):
+        try:
             self._loop.call_soon_threadsafe(self.close)
+        except RuntimeError:
+            # The loop is closed and watches nothing.
+            self._descriptor = -1
+            self._disconnect()
 
     def _watch(self, descriptor: int) -> None:
         """Has the loop watch what is there."""

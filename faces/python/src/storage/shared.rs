@@ -10,6 +10,7 @@
 
 use crate::error::{closed, failure, read_only};
 use crate::forks;
+use crate::hearing;
 use parking_lot::Mutex;
 use pyo3::exceptions::PyResourceWarning;
 use pyo3::prelude::*;
@@ -234,7 +235,7 @@ fn warn_unclosed(py: Python<'_>, directory: &Path) {
 /// In a child, right after the fork: the stores it inherited are its parent's.
 #[pyfunction]
 #[pyo3(name = "_forked")]
-pub(crate) fn forked() {
+pub(crate) fn forked(py: Python<'_>) -> PyResult<()> {
     forks::note();
     for store in STORES.lock().drain(..).filter_map(|store| store.upgrade()) {
         let _ = store.forked.set(());
@@ -242,4 +243,5 @@ pub(crate) fn forked() {
         let _ = store.store.try_with(|open| open.opened.own().map(Store::leave_to_parent));
         std::mem::forget(store);
     }
+    hearing::forked(py)
 }

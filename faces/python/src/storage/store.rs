@@ -227,15 +227,8 @@ impl Store {
     /// not end it.
     fn backup(&self, py: Python<'_>, to: PathArgument) -> PyResult<Backup> {
         let in_use = self.shared.enter()?;
-        let files = py.detach(move || {
-            // More of it can be linked then.
-            let flushed = in_use.own().map_or(Ok(()), thalweg_log::Store::flush);
-            flushed.map_err(|error| error::io("flush the store", &error))?;
-            in_use.files().map_err(|error| error::open(&error))
-        })?;
-        let Some((disk, directory)) = files else {
-            return Err(error::backup(&thalweg_log::BackupError::Memory));
-        };
+        let files = py.detach(move || in_use.files_for_backup());
+        let (disk, directory) = files.map_err(|error| error::backup(&error))?;
         offline::back_up_files(py, &disk, &directory, &to.0)
     }
 
