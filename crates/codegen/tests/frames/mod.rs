@@ -325,6 +325,7 @@ pub(crate) fn refused() -> Vec<(&'static str, Bytes)> {
         ("unknown_word", place(3, s("furious"))),
         ("word_in_other_casing", place(3, s("Calm"))),
         ("key_twice", place(1, join(&[hex("82"), s("a"), hex("01"), s("a"), hex("02")]))),
+        ("key_twice_and_wrong", place(1, join(&[hex("82"), s("a"), hex("01"), s("a"), hex("c0")]))),
         ("huge_list", place(0, hex("dd ff ff ff ff"))),
         ("huge_map", place(1, hex("df ff ff ff ff"))),
         ("huge_bytes", with("c6 ff ff ff ff")),

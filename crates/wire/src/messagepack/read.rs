@@ -3,6 +3,7 @@
 use super::error::{DecodeError, DecodeErrorKind};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 type Read<T> = Result<T, DecodeError>;
 
@@ -412,14 +413,13 @@ impl<'a> Reader<'a> {
         let mut values = BTreeMap::new();
         for _ in 0..count {
             let at = self.at;
-            let key = self.string()?;
+            let Entry::Vacant(free) = values.entry(self.string()?) else {
+                return Err(self.error(DecodeErrorKind::Duplicate, at));
+            };
             let place = self.place;
-            let value = read(self)?;
+            free.insert(read(self)?);
             // A struct left its own place.
             self.place = place;
-            if values.insert(key, value).is_some() {
-                return Err(self.error(DecodeErrorKind::Duplicate, at));
-            }
         }
         Ok(values)
     }

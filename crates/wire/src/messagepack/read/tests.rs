@@ -119,6 +119,9 @@ fn fixed_lengths_are_exact() {
 fn keys_come_once_and_strings_are_utf8() {
     let twice = [0x82, 0xa1, b'a', 1, 0xa1, b'a', 2];
     assert_eq!(kind_of(&twice, |r| r.map(1, Reader::u8)), DecodeErrorKind::Duplicate);
+    // Whatever its value is.
+    let twice_and_wrong = [0x82, 0xa1, b'a', 1, 0xa1, b'a', 0xc0];
+    assert_eq!(kind_of(&twice_and_wrong, |r| r.map(1, Reader::u8)), DecodeErrorKind::Duplicate);
     assert_eq!(kind_of(&[0xa1, 0xff], Reader::string), DecodeErrorKind::Utf8);
     assert_eq!(
         kind_of(&[0xa1, b'a'], Reader::bytes),
