@@ -46,6 +46,15 @@ fn a_child_plays_its_role() {
             eprintln!("{}", Spawned::start("sh", endpoint, spawn).unwrap_err());
             return;
         }
+        "unreaped at once" => {
+            let spawn = SpawnOptions {
+                arguments: ["-c", "echo no configuration; exit 3"].map(OsString::from).to_vec(),
+                ..acting("", &std::env::var_os(PATH).unwrap())
+            };
+            let error = Spawned::start("sh", endpoint, spawn).unwrap_err();
+            eprintln!("{:?}: {error}", error.fault);
+            return;
+        }
         "restarts unreaped" => {
             let mut service = Spawned::start("cat", Endpoint::Stdio, SpawnOptions::default()).unwrap();
             let before = service.process();
@@ -207,6 +216,14 @@ fn one_whose_end_cannot_be_learned_says_why_it_was_not_ready() {
     let error = Fault::ConnectTimeout.says();
     assert!(said.contains(error) && said.contains("wedged"), "{said}");
     assert!(said.contains("os error 10"), "nor is that kept back: {said}");
+}
+
+#[test]
+fn one_that_dies_at_once_says_why_where_nobody_knows_with_what() {
+    let said = said_while_ignoring_sigchld("unreaped at once");
+    assert!(said.contains("NoServer: ") && said.contains("sh: it ended"), "{said}");
+    assert!(said.contains("ends:\nno configuration"), "{said}");
+    assert_eq!(said.matches("ignores SIGCHLD").count(), 1, "{said}");
 }
 
 #[test]
