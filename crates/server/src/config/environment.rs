@@ -1,8 +1,8 @@
 //! Variables of the environment that are meant for this program, by their names, and that nothing reads: what
 //! a mistyped one was to say does not hold, and nothing else would tell.
 //!
-//! Each is warned of and none is refused. Kubernetes sets some for every service of its own that is called
-//! `thalweg`, and a wrapper may have its own.
+//! Each is warned of and none is refused: a wrapper may have its own. Those that Kubernetes sets for a
+//! service that is called `thalweg`, or `thalweg-` and more, are not meant for this program.
 
 use super::{KEYS, variable};
 use std::ffi::OsString;
@@ -11,6 +11,9 @@ use std::ffi::OsString;
 const PREFIX: &str = "THALWEG_";
 /// Those that other verbs read.
 const OTHERS: [&str; 4] = ["THALWEG_URL", "THALWEG_TOKEN", "THALWEG_TLS_CA", "THALWEG_TO_TOKEN"];
+
+/// What the name of a service is followed by in a variable that Kubernetes sets for each.
+const SERVICE_HOST: &str = "_SERVICE_HOST";
 
 /// Warns of them, if there are any, in one line.
 pub(crate) fn warn_of_unread_variables() {
@@ -30,13 +33,26 @@ pub(crate) fn unread_variables() -> String {
 fn unread(set: impl Iterator<Item = OsString>) -> String {
     let ours = || KEYS.iter().map(|key| variable(*key)).chain(OTHERS.map(str::to_owned));
     let names = set.filter_map(|name| name.into_string().ok()).filter(|name| name.starts_with(PREFIX));
-    let mut unread: Vec<String> = names.filter(|name| ours().all(|known| known != *name)).collect();
+    let names: Vec<String> = names.collect();
+    let services: Vec<&str> = names.iter().filter_map(|name| name.strip_suffix(SERVICE_HOST)).collect();
+    let is_of_kubernetes =
+        |name: &str| services.iter().any(|service| name.strip_prefix(service).is_some_and(is_of_service));
+    let is_unread = |name: &&String| !is_of_kubernetes(name) && ours().all(|known| known != **name);
+    let mut unread: Vec<&String> = names.iter().filter(is_unread).collect();
     unread.sort_unstable();
     let told = unread.iter().map(|name| {
         let nearest = ours().min_by_key(|known| strsim::damerau_levenshtein(known, name));
         format!("{name} (the nearest is {})", nearest.unwrap_or_default())
     });
     told.collect::<Vec<_>>().join(", ")
+}
+
+/// Whether that is what follows a service's name in the variables that Kubernetes sets for it: `_PORT` and
+/// `_PORT_4437_TCP_ADDR`, `_SERVICE_PORT` and `_SERVICE_PORT_HTTP`.
+fn is_of_service(rest: &str) -> bool {
+    let is_port = |rest: &str| rest.is_empty() || rest.starts_with('_');
+    let port = rest.strip_prefix("_SERVICE_PORT").or_else(|| rest.strip_prefix("_PORT"));
+    rest == SERVICE_HOST || port.is_some_and(is_port)
 }
 
 #[cfg(test)]
@@ -59,6 +75,30 @@ mod tests {
         let ours = KEYS.iter().map(|key| variable(*key)).chain(OTHERS.map(str::to_owned));
         assert_eq!(all, ours.collect());
         assert_eq!(unread(all.iter().map(OsString::from)), "");
+    }
+
+    #[test]
+    fn what_kubernetes_sets_for_a_service_is_not_told() {
+        let of = |service: &str| {
+            let rests = [
+                "SERVICE_HOST",
+                "SERVICE_PORT",
+                "SERVICE_PORT_HTTP",
+                "PORT",
+                "PORT_4437_TCP",
+                "PORT_4437_TCP_ADDR",
+            ];
+            rests.map(|rest| format!("{service}_{rest}"))
+        };
+        let set = || ["THALWEG", "THALWEG_MAIN"].into_iter().flat_map(of).map(OsString::from);
+        assert_eq!(unread(set()), "");
+        // Nothing but that, and not where there is no such service.
+        let others = ["THALWEG_PORTS", "THALWEG_SERVICE", "THALWEG_MAINPORT"].map(OsString::from);
+        let told = unread(set().chain(others));
+        assert_eq!(told.matches(" (the nearest is ").count(), 3, "{told}");
+        assert!(
+            unread([OsString::from("THALWEG_PORT")].into_iter()).starts_with("THALWEG_PORT (the nearest is ")
+        );
     }
 
     #[test]
