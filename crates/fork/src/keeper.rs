@@ -188,7 +188,8 @@ impl OrderChannel {
         if !fork::is_child(process).map_err(refused)? {
             return Err(refused(format!("process {process} is no child of the supervisor's, or has ended")));
         }
-        // So that it can be ended by force with whatever it starts, and with no other server.
+        // So that it can be ended by force with whatever it starts, and with no other server. One that may
+        // not lead a group, such as one in another session, is ended by its number alone.
         fork::lead_group(process).map_err(|why| refused(format!("it gets no process group: {why}")))?;
         Ok((child, process))
     }

@@ -128,13 +128,17 @@ impl Program {
 
     /// Forks the process. Returns `true` in the copy, whose first order is where to listen; `false` in the
     /// parent, where the order is confirmed, or refused with the reason. The copy shares no state with the
-    /// parent. Its values that stand for descriptors lead nowhere, and can only be dropped.
+    /// parent, and leads a session of its own. Its values that stand for descriptors lead nowhere, and can
+    /// only be dropped.
     ///
     /// # Errors
     /// The supervisor does not read.
     pub fn fork(&mut self, branch: Branch) -> io::Result<bool> {
         match fork::branch(branch.line.as_fd()) {
             Ok(true) => {
+                // So that no terminal stops it; the program that was started stays in its session. Never
+                // fails for one that was just forked.
+                let _ = fork::lead_session();
                 *self = Self { is_copy: true, ..Self::told_by(branch.line) };
                 self.answer(&format!("ok {}", std::process::id()))?;
                 Ok(true)

@@ -2,8 +2,9 @@
 //!
 //! It starts one program; every other server is a fork of an existing one. It is the subreaper of its
 //! descendants, so it learns of the end of each process, also of one that a copy forked. Each server leads a
-//! process group of its own, so that what it has started is ended with it by force, and no other server is.
-//! Each has a thread that carries out its orders and answers the control service's calls (`orders`).
+//! process group of its own, so that what it has started is ended with it by force, and no other server is;
+//! one that the system does not let lead a group is ended alone. Each has a thread that carries out its
+//! orders and answers the control service's calls (`orders`).
 //!
 //! The table has what each process has confirmed. If a process does not answer in time and may still carry
 //! out the order, the call is refused with `not_yet`, and the table changes once the answer comes.
@@ -142,19 +143,31 @@ impl Supervisor {
             First::At(address) => listen(address).map_err(at(&format!("listen at {address}")))?,
             First::On(listener) => taken(listener)?,
         };
+        let shared = Shared {
+            servers_max,
+            patience,
+            table: Mutex::default(),
+            bell: EventFd::new()?,
+            gone: Condvar::new(),
+        };
+        let this = Self { shared: Arc::new(shared), client: None };
+        let slot = this.take_slot().map_err(io::Error::other)?;
         let (mut orders, theirs) =
             OrderChannel::pair(Instant::now() + patience).map_err(at("make a pair of sockets"))?;
         // In a group of its own: a terminal's signal would end servers that are to be ended in good order.
-        let started = process::Command::new(program)
+        let mut command = process::Command::new(program);
+        command
             .args(arguments)
             .stdin(Stdio::from(theirs))
             // They name descriptors of this process.
             .env_remove("LISTEN_PID")
             .env_remove("LISTEN_FDS")
             .env_remove("LISTEN_FDNAMES")
-            .process_group(0)
-            .spawn()
+            .process_group(0);
+        let started = reaper::watch(&this.shared, || command.spawn())
             .map_err(at(&format!("start {}", Path::new(program).display())))?;
+        // Holds the program's end of the line.
+        drop(command);
         let started = ChildGuard::new(started);
         orders.cancel_by(cancel);
         if let Err(why) = orders.listen_at(&listener, drop) {
@@ -170,17 +183,8 @@ impl Supervisor {
         orders.cancel_by(None);
         // From here on it is the program's alone.
         drop(listener);
-        let shared = Shared {
-            servers_max,
-            patience,
-            table: Mutex::default(),
-            bell: EventFd::new()?,
-            gone: Condvar::new(),
-        };
-        let this = Self { shared: Arc::new(shared), client: None };
-        let slot = this.take_slot().map_err(io::Error::other)?;
         this.add(slot, orders, started.process(), address, None)?;
-        reaper::start(&this.shared)?;
+        reaper::run()?;
         started.hand_over();
         Ok(this)
     }

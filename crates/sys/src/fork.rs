@@ -1,6 +1,9 @@
 //! A process that goes on twice, and one that looks after others' children.
 
-use rustix::process::{Pid, WaitOptions, getpgid, getpid, set_child_subreaper, setpgid, waitpgid, waitpid};
+use rustix::io::Errno;
+use rustix::process::{
+    Pid, WaitOptions, getpgid, getpid, set_child_subreaper, setpgid, setsid, waitpgid, waitpid,
+};
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Write};
@@ -220,14 +223,30 @@ pub fn kill(process: u32) -> io::Result<()> {
     Ok(rustix::process::kill_process(pid(process)?, rustix::process::Signal::KILL)?)
 }
 
-/// Has a child lead a group of its own, unless it leads one already. What it started before stays where it
-/// was.
+/// Has a child lead a group of its own, unless it leads one already; whether it does. The system allows it
+/// for one in this process's session that has executed no other program since it was forked. What the child
+/// started before stays where it was.
 ///
 /// # Errors
-/// It is no child of this process, or has executed another program since it was forked.
-pub fn lead_group(child: u32) -> io::Result<()> {
+/// There is no such process, or it is no child of this one.
+pub fn lead_group(child: u32) -> io::Result<bool> {
     let child = pid(child)?;
-    if getpgid(Some(child))? == child { Ok(()) } else { Ok(setpgid(Some(child), Some(child))?) }
+    if getpgid(Some(child))? == child {
+        return Ok(true);
+    }
+    match setpgid(Some(child), Some(child)) {
+        Err(Errno::PERM | Errno::ACCESS) => Ok(false),
+        outcome => Ok(outcome.map(|()| true)?),
+    }
+}
+
+/// Has this process lead a session of its own, and a group in it: no terminal is its own any more, so none
+/// signals or stops it.
+///
+/// # Errors
+/// It leads a group already. One that was just forked does not.
+pub fn lead_session() -> io::Result<()> {
+    Ok(setsid().map(drop)?)
 }
 
 /// Ends by force every process of the group that a child leads. The child may have ended.
@@ -246,7 +265,7 @@ pub fn kill_group(leader: u32) -> io::Result<()> {
 /// ([`adopt_orphans`]), until there is none. It may take as long as they run.
 pub fn await_group(leader: u32) {
     let Ok(group) = pid(leader) else { return };
-    while let Ok(_) | Err(rustix::io::Errno::INTR) = waitpgid(group, WaitOptions::empty()) {}
+    while let Ok(_) | Err(Errno::INTR) = waitpgid(group, WaitOptions::empty()) {}
 }
 
 fn pid(process: u32) -> io::Result<Pid> {

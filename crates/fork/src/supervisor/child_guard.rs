@@ -37,7 +37,7 @@ impl Drop for ChildGuard {
             // The rest of the group is this process's to reap. One of it that may not be killed is waited
             // for, so not here; if no thread starts, the rest stays unreaped until this process ends.
             let rest = move || fork::await_group(leader);
-            let _ = std::thread::Builder::new().name("reaper".to_owned()).spawn(rest);
+            let _ = std::thread::Builder::new().name("group-reaper".to_owned()).spawn(rest);
         }
     }
 }

@@ -60,19 +60,40 @@ pub(crate) fn a_number_is_its_process_until_it_is_released() {
     }
 }
 
-/// The group that a terminal's signals reach a process with.
-fn group(process: u32) -> u32 {
+/// The group that a terminal's signals reach a process with, and the session that has the terminal.
+fn group_and_session(process: u32) -> [u32; 2] {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
-    stat.rsplit(") ").next().unwrap().split(' ').nth(2).unwrap().parse().unwrap()
+    let words = stat.rsplit(") ").next().unwrap().split(' ').skip(2);
+    let numbers: Vec<u32> = words.take(2).map(|word| word.parse().unwrap()).collect();
+    [numbers[0], numbers[1]]
 }
 
 pub(crate) fn a_terminals_signals_are_the_supervisors_alone() {
     let control = Control::start();
-    let (_, _, copy) = fork(&mut control.forks(), "1");
+    let mut forks = control.forks();
+    let (server, _, copy) = fork(&mut forks, "1");
+    let (_, _, of_copy) = fork(&mut forks, &server);
     let process = add(&control.first(), 0).1;
-    // Each has its own.
-    assert_eq!([process, copy].map(group), [process, copy]);
-    assert!(![process, copy].contains(&group(std::process::id())));
+    let [group, session] = group_and_session(std::process::id());
+    assert!(![process, copy, of_copy].contains(&group));
+    // Each has its own group, and what was forked its own session.
+    assert_eq!(group_and_session(process), [process, session]);
+    for copy in [copy, of_copy] {
+        assert_eq!(group_and_session(copy), [copy, copy]);
+    }
+    control.end();
+}
+
+/// It is in another session than the supervisor, and in its parent's group.
+pub(crate) fn a_copy_that_may_lead_no_group_is_ended_alone() {
+    let control = Control::start_program("in a session", Duration::from_secs(60));
+    let (_, _, copy) = fork(&mut control.forks(), "1");
+    let (other, _, of_other) = fork(&mut control.forks(), "1");
+    let [group, _] = group_and_session(copy);
+    assert!(group != copy && group_and_session(of_other)[0] == group);
+    control.supervisor.end_by_force();
+    until("no process", || children() == 0);
+    assert!(control.supervisor.address(&other).is_none());
     control.end();
 }
 
@@ -229,6 +250,19 @@ pub(crate) fn supervisors_of_one_process_have_one_reaper() {
     let control = Control::start();
     control.crash("1");
     controls.into_iter().chain([control]).for_each(Control::end);
+}
+
+/// Its end is told to the reaper of another supervisor, before somebody else says that it listens.
+pub(crate) fn a_program_that_ends_before_it_listens_is_no_server() {
+    let control = Control::start();
+    let script =
+        "exec 3<&0; (read order <&3; while kill -0 $$; do sleep 0.01; done; echo ok >&3) 2>/dev/null &";
+    let options = Options::new(["sh", "-c", script].map(Into::into).to_vec(), anywhere());
+    let refused = Supervisor::start(options).map(|of| of.is_over()).map_err(|error| error.to_string());
+    assert_eq!(refused, Err("the process ended".to_owned()));
+    until("one process", || children() == 1);
+    assert!(!control.supervisor.is_over());
+    control.end();
 }
 
 /// A program that never answers is given up, and ended by force.

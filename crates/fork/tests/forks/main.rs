@@ -48,12 +48,14 @@ tests! {
         a_server_that_is_signalled_answers_what_was_begun
         a_number_is_its_process_until_it_is_released
         a_terminals_signals_are_the_supervisors_alone
+        a_copy_that_may_lead_no_group_is_ended_alone
         servers_that_nobody_looks_after_any_more_end
         a_server_that_is_emancipated_late_is_not_ended
         nobody_is_left_behind_but_who_was_emancipated
         a_server_that_is_to_end_and_goes_on_is_ended_by_force
         who_is_ended_by_force_takes_what_it_has_started_with_it_and_nobody_else
         supervisors_of_one_process_have_one_reaper
+        a_program_that_ends_before_it_listens_is_no_server
         a_wedged_program_is_no_server;
     sessions:
         what_may_have_been_committed_is_not_taken_back
@@ -72,6 +74,8 @@ fn main() {
         ["crowded", _] => return programs::crowded(0),
         ["crowded but for one", _] => return programs::crowded(1),
         ["lingering", _] => return programs::lingering(),
+        ["in a session", _] => return programs::in_a_session(),
+        ["groupless"] => return programs::groupless(),
         ["pretender", _] => return programs::pretender(),
         ["talker"] => return programs::talker(),
         ["ask", endpoint] => return control::ask(Path::new(endpoint)),

@@ -13,7 +13,7 @@ use thalweg_fork::{Order, Program};
 use thalweg_rpc::{Mount, ServerOptions};
 use thalweg_service::{Reply, Request};
 use thalweg_sys::epoll::wait_readable;
-use thalweg_sys::{handover, socket};
+use thalweg_sys::{fork, handover, socket};
 use thalweg_wire::messagepack::{Reader, write};
 
 pub(crate) const SCHEMA: &str = r#"{
@@ -174,6 +174,40 @@ pub(crate) fn started_by(gate: &Path, process: u32) -> PathBuf {
     gate.with_extension(process.to_string())
 }
 
+/// A server behind a program that makes a session for it.
+pub(crate) fn in_a_session() {
+    let this = std::env::current_exe().unwrap();
+    let failed = std::process::Command::new("setsid").arg("--wait").arg(this).arg("groupless").exec();
+    panic!("{failed}");
+}
+
+/// A server that forks as one in another language may: its copies stay in its group.
+pub(crate) fn groupless() {
+    let mut line = socket::standard_input().unwrap();
+    let mut words = Vec::with_capacity(64);
+    let say = |line: BorrowedFd<'_>, words: &str| {
+        assert_eq!(socket::send(line, words.as_bytes()).unwrap(), Some(words.len()));
+    };
+    loop {
+        wait_readable(line.as_fd(), 60_000).unwrap();
+        words.clear();
+        let (count, beside) = handover::receive(line.as_fd(), &mut words).unwrap();
+        match (&words[..], beside) {
+            (b"listen\n", _) => say(line.as_fd(), "ok\n"),
+            (b"fork\n", Some(copy)) => {
+                if fork::branch(copy.as_fd()).unwrap() {
+                    line = copy;
+                    say(line.as_fd(), &format!("ok {}\n", std::process::id()));
+                } else {
+                    say(line.as_fd(), "ok\n");
+                }
+            }
+            _ if count.is_none() => continue,
+            _ => return,
+        }
+    }
+}
+
 /// A server that speaks for a copy that it never makes, by its own number.
 pub(crate) fn pretender() {
     let line = socket::standard_input().unwrap();
@@ -202,5 +236,5 @@ pub(crate) fn pretender() {
 pub(crate) fn talker() {
     let (_ours, theirs) = socket::pair().unwrap();
     print!("once");
-    thalweg_sys::fork::branch(theirs.as_fd()).unwrap();
+    fork::branch(theirs.as_fd()).unwrap();
 }

@@ -114,7 +114,8 @@ class Program:
                 case "shutdown", None:
                     return End()
                 case "emancipate", None:
-                    self._emancipate()
+                    self.is_emancipated = True
+                    self.done()
                 case "", None if self.is_emancipated:
                     self.is_alone = True
                 case "", None:
@@ -133,7 +134,7 @@ class Program:
 
     def fork(self, order: Fork) -> bool:
         """Goes on twice: `True` in the copy, which has no descriptor but input, output and errors, and is told first where to
-        listen; `False` here, where the order is confirmed or refused.
+        listen, and leads a session of its own; `False` here, where the order is confirmed or refused.
 
         In the copy a descriptor that something of the parent's stands for leads nowhere: it can be closed, and nothing else."""
         try:
@@ -162,21 +163,14 @@ class Program:
             self.done()
             return False
         self.is_copy = True
+        # So that no terminal stops it. Never fails for what was just forked.
+        os.setsid()
         os.dup2(order.line.fileno(), 0)
         _leave_descriptors(descriptors, nowhere)
         order.line.close()
         self._begin()
         self._say(f"ok {os.getpid()}")
         return True
-
-    def _emancipate(self) -> None:
-        try:
-            os.setsid()
-        except PermissionError:
-            # The leader of a process group has left already.
-            pass
-        self.is_emancipated = True
-        self.done()
 
     def _say(self, words: str) -> None:
         line = words.replace("\n", " ").encode(errors="replace")[:_LINE_BYTES_MAX] + b"\n"
