@@ -57,13 +57,13 @@ pub(crate) fn run(options: &ForkServerOptions) -> Result<(), Failure> {
     }
     let wait = failed("wait for the servers to end");
     let changes = Changes::of(&signals, &supervisor).map_err(&wait)?;
-    let first = changes.await_end().map_err(wait)?;
+    let mut first = changes.await_end().map_err(wait)?;
     // A signal to this program may have gone to its servers, too: one that ends from here on is no loss.
     let lost = supervisor.lost().filter(|_| first.is_none());
-    changes.end_servers(first);
+    changes.end_servers(&mut first);
     stopper.stop();
     while !thread.is_finished() {
-        if changes.has_another(first, ENDING_MS) {
+        if changes.has_another(&mut first, ENDING_MS) {
             return Ok(());
         }
     }
@@ -118,7 +118,7 @@ impl<'a> Changes<'a> {
     }
 
     /// Ends the servers: in good order, and by force at another signal, or when their time is over.
-    fn end_servers(&self, first: Option<FirstSignal>) {
+    fn end_servers(&self, first: &mut Option<FirstSignal>) {
         let until = self.supervisor.order_end();
         while !self.supervisor.is_over() {
             let left = until.saturating_duration_since(Instant::now());
@@ -132,11 +132,37 @@ impl<'a> Changes<'a> {
 
     /// Waits for a change; whether it is a signal that follows the first as another. If signals cannot be
     /// read any more, it is.
-    fn has_another(&self, first: Option<FirstSignal>, wait_ms: u32) -> bool {
-        match (self.next(Timeout::Milliseconds(wait_ms)), first) {
-            (Ok(Some(signal)), Some(first)) => first.is_followed_by_another(signal, Instant::now()),
-            (Ok(_), _) => false,
-            (Err(_), _) => true,
+    fn has_another(&self, first: &mut Option<FirstSignal>, wait_ms: u32) -> bool {
+        match self.next(Timeout::Milliseconds(wait_ms)) {
+            Ok(Some(signal)) => is_another(first, signal),
+            Ok(None) => false,
+            Err(_) => true,
         }
+    }
+}
+
+/// Whether a signal follows the first as another. If there was none, it is the first: the servers may have
+/// ended by themselves.
+fn is_another(first: &mut Option<FirstSignal>, signal: Signal) -> bool {
+    match first {
+        Some(first) => first.is_followed_by_another(signal, Instant::now()),
+        None => {
+            *first = Some(FirstSignal::now(signal));
+            false
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_signal_is_the_first_where_the_servers_ended_by_themselves() {
+        let mut first = None;
+        assert!(!is_another(&mut first, Signal::Terminate));
+        assert!(is_another(&mut first, Signal::Interrupt));
+        // The first stays the first.
+        assert!(is_another(&mut first, Signal::Interrupt));
     }
 }
