@@ -78,6 +78,10 @@ impl State {
                     shared.branches.lock().insert((parent.log.id(), id));
                     let fork = Fork::new(log, receipt.ticket, moment, parent.rooted(), at);
                     let fork = Arc::new(fork.of_past(past));
+                    if images.lacks(&fork.log) {
+                        fork.begins_at(None);
+                        self.note_due(&fork, at);
+                    }
                     let show = || drop(shared.forks.write().insert(id, fork.clone()));
                     match receipt.ticket {
                         0 => show(),

@@ -21,7 +21,8 @@ impl State {
         let Some(_alone) = self.shared.imaging.try_lock() else { return Ok(0) };
         let due = self.due();
         let mut outcome = Ok(due.len());
-        for fork in &due {
+        // A fork before what it branched off from: it may need what that trims.
+        for fork in due.iter().rev() {
             match self.write_image(fork, time) {
                 // It was dropped meanwhile.
                 Ok(_) | Err(Error::NoFork(_)) => {}
@@ -54,6 +55,7 @@ impl State {
         let (offset, watcher) = (moment.offset, shared.durable.watcher);
         let there = {
             let mut images = shared.images.lock();
+            images.replace_damaged(fork.log.id(), offset);
             // A spent image may have the name of the new one.
             let _ = images.clear(&shared.store, time, watcher);
             images.has(fork.log.id(), offset)
@@ -74,7 +76,7 @@ impl State {
                 }
             }
         }
-        fork.has_image(offset);
+        fork.begins_at(Some(offset));
         // All of this follows the image in the store's order, so a crash that keeps any of it keeps the
         // image. With the lock, no fork is made meanwhile that would need what is removed.
         let mut images = shared.images.lock();
@@ -102,5 +104,21 @@ impl State {
     /// Chooses the images that each fork uses, forks included that cannot be read.
     pub(crate) fn count_uses(&self, images: &mut Images) {
         images.use_all(&self.logs(), self.shared.options.history);
+    }
+
+    /// Where the replay of a fork would begin: at the newest image of its lineage, or where it branched off,
+    /// if its parent is replayed up to there. `None` if it has trimmed entries and no image in their place.
+    pub(crate) fn begin_of(&self, images: &Images, fork: &Fork) -> Option<Offset> {
+        if images.lacks(&fork.log) {
+            return None;
+        }
+        let imaged = images.offset_used_by(fork.log.id()).unwrap_or(0);
+        let Some(branch) = fork.log.fork() else { return Some(imaged) };
+        // What lies before where the parent branched off itself is its own parent's.
+        let begins = branch.parent.fork().map_or(0, |of_parent| of_parent.at);
+        let newest = images.offset_used_by(branch.parent.id()).unwrap_or(0);
+        let is_replayed = self.find(branch.parent.id()).is_ok() && !images.lacks(&branch.parent);
+        let is_passed = is_replayed && branch.at >= begins.max(newest);
+        Some(if is_passed { imaged.max(branch.at) } else { imaged })
     }
 }

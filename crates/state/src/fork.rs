@@ -70,8 +70,8 @@ pub(crate) struct Fork {
     /// The past state from which it was forked, shared with other forks of the same offset.
     past: Option<Arc<Map>>,
     /// Where its replay would begin: at its newest image, or where it branched off, if its parent is
-    /// replayed.
-    imaged: Mutex<Offset>,
+    /// replayed. `None` if it has trimmed entries and no image in their place.
+    imaged: Mutex<Option<Offset>>,
 }
 
 #[derive(Debug)]
@@ -120,7 +120,7 @@ impl Fork {
             views: Mutex::new(views),
             rooted: Mutex::new(rooted.map(|rooted| (0, rooted))),
             past: None,
-            imaged: Mutex::new(imaged),
+            imaged: Mutex::new(Some(imaged)),
         }
     }
 
@@ -217,13 +217,14 @@ impl Fork {
         rooted
     }
 
-    /// How many bytes of its log, inherited ones included, an opening would replay if the log ended at `end`.
+    /// How many bytes of its log, inherited ones included, an opening would replay if the log ended at `end`;
+    /// the most there are if it would need more than the log.
     pub(crate) fn behind(&self, end: Offset) -> u64 {
-        end.saturating_sub(*self.imaged.lock())
+        self.imaged.lock().map_or(u64::MAX, |imaged| end.saturating_sub(imaged))
     }
 
-    /// Notes its image at an offset.
-    pub(crate) fn has_image(&self, offset: Offset) {
+    /// Notes where its replay would begin; `None` if it has trimmed entries and no image in their place.
+    pub(crate) fn begins_at(&self, offset: Option<Offset>) {
         *self.imaged.lock() = offset;
     }
 
@@ -231,8 +232,8 @@ impl Fork {
     /// unless it has an image of its own.
     pub(crate) fn has_no_parent(&self, branched: Offset, imaged: Offset) {
         let mut known = self.imaged.lock();
-        if *known == branched {
-            *known = imaged;
+        if *known == Some(branched) {
+            *known = Some(imaged);
         }
     }
 

@@ -4,6 +4,10 @@
 //! fork branched off. This module alone chooses it, and counts for each image the forks that use it. An image
 //! is removed when its last user stops using it.
 //!
+//! *Damaged images* are set aside. A fork that has trimmed entries, and no image of its lineage that could be
+//! read in their place, uses the damaged ones: they may be mended by other means, and stay until there is a
+//! new one. Others are removed at once.
+//!
 //! *A count may be out of date, and is never too low*: a fork uses the image that was chosen when the fork
 //! was made, had its last image written, or was opened. An image that its parent had written since is not
 //! chosen, even if the fork branched off after it.
@@ -34,6 +38,8 @@ pub(crate) struct Images {
     users: HashMap<ImageId, usize>,
     /// The images that no fork used when the state was opened are marked for removal.
     is_settled: bool,
+    /// Those that could not be read, and that forks use all the same. They are not among the others.
+    damaged: Vec<Image>,
     /// Logs of images that are unneeded, damaged or incomplete, and were not removed yet.
     spent: Vec<Arc<Log>>,
 }
@@ -58,13 +64,18 @@ impl Images {
         let _ = self.clear(store, time, watcher);
     }
 
-    /// Removes damaged images, now or later, so that others can be written in their place.
-    pub(crate) fn forget(&mut self, store: &Store, spoiled: &[LogId], time: Time) {
+    /// Sets damaged images aside. [`Images::use_all`] says which of them stay.
+    pub(crate) fn set_aside(&mut self, damaged: &[LogId]) {
         for of_fork in self.images.values_mut() {
-            let gone = of_fork.extract_if(.., |image| spoiled.contains(&image.log.id()));
-            self.spent.extend(gone.map(|image| image.log));
+            self.damaged.extend(of_fork.extract_if(.., |image| damaged.contains(&image.log.id())));
         }
-        let _ = self.clear(store, time, None);
+        self.images.retain(|_, of_fork| !of_fork.is_empty());
+    }
+
+    /// Removes a damaged image, now or later, so that another can be written in its place.
+    pub(crate) fn replace_damaged(&mut self, fork: ForkId, offset: Offset) {
+        let gone = self.damaged.extract_if(.., |image| image.id() == (fork, offset));
+        self.spent.extend(gone.map(|image| image.log));
     }
 
     /// Removes the spent images, as far as the store allows it now.
@@ -120,19 +131,33 @@ impl Images {
         images.take_while(|image| image.offset >= first).last()
     }
 
-    fn used(&self, log: &Arc<Log>, history: History) -> Used {
+    /// The images that a log uses which begins at `first`.
+    fn used(&self, log: &Arc<Log>, first: Offset, history: History) -> Used {
         let newest = self.under(log, Offset::MAX).next();
-        let first = log.staged().map_or(0, |state| state.first);
         let is_kept = first > 0 && history == History::Kept;
         let base = if is_kept { self.oldest(log, first) } else { None };
         let base = base.map(Image::id).filter(|base| newest.map(Image::id) != Some(*base));
         [newest.map(Image::id), base]
     }
 
+    /// The newest and the oldest damaged image that replaced entries of a log which begins at `first`.
+    /// Complexity: a look at each of its ancestors and each damaged image.
+    fn used_damaged(&self, log: &Arc<Log>, first: Offset) -> Used {
+        let line: HashMap<LogId, Offset> =
+            lineage(log, Offset::MAX).map(|(log, until)| (log.id(), until)).collect();
+        let is_of = |image: &&Image| {
+            image.offset >= first && line.get(&image.fork).is_some_and(|until| image.offset <= *until)
+        };
+        let of_log = || self.damaged.iter().filter(is_of).map(Image::id);
+        let newest = of_log().max_by_key(|(_, offset)| *offset);
+        let oldest = of_log().min_by_key(|(_, offset)| *offset);
+        [newest, oldest.filter(|oldest| Some(*oldest) != newest)]
+    }
+
     /// Chooses the images that a fork uses, and stops using those before. Complexity: a look at each ancestor
     /// up to the first that has an image.
     pub(crate) fn use_best(&mut self, log: &Arc<Log>, history: History) {
-        self.choose(log.id(), self.used(log, history));
+        self.choose(log.id(), self.used(log, first_of(log).unwrap_or(0), history));
     }
 
     fn choose(&mut self, fork: ForkId, used: Used) {
@@ -143,35 +168,48 @@ impl Images {
         }
     }
 
-    /// Chooses the images of forks that are opened together. Complexity: constant for a fork without images,
-    /// so a long chain of forks takes no longer than as many forks of one parent, whichever were dropped.
+    /// Chooses the images of forks that are opened together. Complexity: constant for a fork without images
+    /// that keeps as much as its parent, so a long chain of such forks takes no longer than as many forks of
+    /// one parent; for others a look at each ancestor up to the image. A dropped log is taken to keep as much
+    /// as that of its forks that keeps most.
     pub(crate) fn use_all(&mut self, logs: &[Arc<Log>], history: History) {
-        let mut chosen: HashMap<LogId, (Offset, Used)> = HashMap::new();
-        for log in with_ancestors(logs) {
-            let branch = log.fork();
-            let parent = branch.as_ref().and_then(|branch| chosen.get(&branch.parent.id()));
-            let first = log.staged().map(|state| state.first);
-            // Of a dropped log it is not known any more: it is taken to be that of its parent.
-            let first = first.or(parent.map(|(first, _)| *first)).unwrap_or(0);
-            let as_parent = match (&branch, parent) {
-                (Some(branch), Some((of_parent, used)))
-                    if !self.images.contains_key(&log.id())
-                        // It may still have entries that its parent has trimmed since.
-                        && (history == History::Trimmed || *of_parent == first)
-                        && is_before(used, branch.at) =>
-                {
-                    Some(*used)
-                }
-                _ => None,
-            };
-            let used = as_parent.unwrap_or_else(|| self.used(&log, history));
-            chosen.insert(log.id(), (first, used));
-        }
-        for log in logs {
-            if let Some((_, used)) = chosen.get(&log.id()) {
-                self.choose(log.id(), *used);
+        let all: Vec<_> = with_ancestors(logs).map(|log| (log.fork(), log)).collect();
+        let mut firsts: HashMap<LogId, Offset> = HashMap::new();
+        for (branch, log) in all.iter().rev() {
+            let first = first_of(log).or(firsts.get(&log.id()).copied()).unwrap_or(0);
+            firsts.insert(log.id(), first);
+            if let Some(branch) = branch {
+                let least = firsts.entry(branch.parent.id()).or_insert(first);
+                *least = first.min(*least);
             }
         }
+        let mut chosen: HashMap<LogId, Used> = HashMap::new();
+        for (branch, log) in &all {
+            let first = firsts[&log.id()];
+            let as_parent = branch.as_ref().and_then(|branch| {
+                let parent = branch.parent.id();
+                let used = chosen.get(&parent).filter(|used| is_before(used, branch.at))?;
+                // It may still have entries that its parent has trimmed since.
+                let keeps_as_much = history == History::Trimmed || firsts.get(&parent) == Some(&first);
+                (keeps_as_much && !self.images.contains_key(&log.id())).then_some(*used)
+            });
+            chosen.insert(log.id(), as_parent.unwrap_or_else(|| self.used(log, first, history)));
+        }
+        for log in logs {
+            let (Some(used), Some(first)) = (chosen.get(&log.id()), first_of(log)) else { continue };
+            let is_whole = self.damaged.is_empty() || replaces(used, first);
+            self.choose(log.id(), if is_whole { *used } else { self.used_damaged(log, first) });
+        }
+        let gone = self.damaged.extract_if(.., |image| !self.users.contains_key(&image.id()));
+        self.spent.extend(gone.map(|image| image.log));
+    }
+
+    /// Whether a fork has trimmed entries, and no image of its lineage can be read in their place. Complexity:
+    /// constant.
+    pub(crate) fn lacks(&self, log: &Arc<Log>) -> bool {
+        let first = first_of(log).unwrap_or(0);
+        let used = self.uses.get(&log.id()).copied().unwrap_or_default();
+        first > 0 && !(replaces(&used, first) && used[0].is_some_and(|(fork, offset)| self.has(fork, offset)))
     }
 
     /// The offset of the image that a fork would be rebuilt from. Complexity: constant.
@@ -220,6 +258,7 @@ impl Images {
     }
 
     fn let_go(&mut self, (fork, offset): ImageId) {
+        self.replace_damaged(fork, offset);
         let Some(of_fork) = self.images.get_mut(&fork) else { return };
         let gone = of_fork.extract_if(.., |image| image.offset == offset);
         self.spent.extend(gone.map(|image| image.log));
@@ -227,6 +266,16 @@ impl Images {
             self.images.remove(&fork);
         }
     }
+}
+
+/// Where a log begins; `None` for a dropped one.
+fn first_of(log: &Log) -> Option<Offset> {
+    log.staged().map(|state| state.first)
+}
+
+/// Whether one of these images replaces what is trimmed of a log that begins at `first`.
+fn replaces(used: &Used, first: Offset) -> bool {
+    first == 0 || used[0].is_some_and(|(_, offset)| offset >= first)
 }
 
 /// Whether all of these images are no newer than an offset.

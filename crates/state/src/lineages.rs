@@ -13,6 +13,7 @@
 use crate::images::lineage;
 use std::collections::{BTreeMap, HashMap};
 use std::iter::successors;
+use std::ops::Range;
 use std::sync::Arc;
 use thalweg_log::{Log, LogId, Offset};
 
@@ -21,7 +22,11 @@ pub(crate) type Place = (LogId, Offset);
 
 /// The descent of some logs and of all their ancestors.
 #[derive(Debug, Default)]
-pub(crate) struct Lineages(HashMap<LogId, Descent>);
+pub(crate) struct Lineages {
+    descents: HashMap<LogId, Descent>,
+    /// By log its number and, behind it, those of its descendants.
+    numbers: HashMap<LogId, Range<usize>>,
+}
 
 #[derive(Clone, Copy, Debug)]
 struct Descent {
@@ -39,10 +44,13 @@ impl Lineages {
     /// Complexity: logarithmic for each log and each ancestor.
     pub(crate) fn of(logs: &[Arc<Log>]) -> Self {
         let mut lineages = Self::default();
+        let mut parents = Vec::new();
         for log in with_ancestors(logs) {
             let branch = log.fork().map(|branch| (branch.parent.id(), branch.at));
             lineages.add(log.id(), branch);
+            parents.push((log.id(), branch.map(|(parent, _)| parent)));
         }
+        lineages.numbers = numbered(&parents);
         lineages
     }
 
@@ -52,26 +60,27 @@ impl Lineages {
         let descent = match origin {
             None => Descent { base: 0, origin: None, skip: log, depth: 0 },
             Some((origin, base)) => {
-                let above = self.0[&origin];
-                let skipped = self.0[&above.skip];
-                let is_even = above.depth - skipped.depth == skipped.depth - self.0[&skipped.skip].depth;
+                let above = self.descents[&origin];
+                let skipped = self.descents[&above.skip];
+                let is_even =
+                    above.depth - skipped.depth == skipped.depth - self.descents[&skipped.skip].depth;
                 let skip = if is_even { skipped.skip } else { origin };
                 Descent { base, origin: Some(origin), skip, depth: above.depth + 1 }
             }
         };
-        self.0.insert(log, descent);
+        self.descents.insert(log, descent);
     }
 
     /// The log that gave out an offset of a log; `None` for an unknown log. Complexity: logarithmic.
     pub(crate) fn owner(&self, log: LogId, offset: Offset) -> Option<LogId> {
-        let (mut owner, mut descent) = (log, self.0.get(&log)?);
+        let (mut owner, mut descent) = (log, self.descents.get(&log)?);
         while let Some(origin) = descent.origin
             && offset <= descent.base
         {
             step();
             // No log before the skip branches off earlier than the skip does.
-            owner = if offset <= self.0[&descent.skip].base { descent.skip } else { origin };
-            descent = &self.0[&owner];
+            owner = if offset <= self.descents[&descent.skip].base { descent.skip } else { origin };
+            descent = &self.descents[&owner];
         }
         Some(owner)
     }
@@ -81,14 +90,20 @@ impl Lineages {
     pub(crate) fn owners(&self, log: LogId) -> impl Iterator<Item = Place> {
         successors(Some((log, Offset::MAX)), |(log, _)| {
             step();
-            let descent = self.0.get(log)?;
+            let descent = self.descents.get(log)?;
             Some((descent.origin?, descent.base))
         })
     }
 
+    /// Whether a log is another one or descends from it. Complexity: constant.
+    pub(crate) fn descends(&self, log: LogId, from: LogId) -> bool {
+        let number = self.numbers.get(&log).map(|numbers| numbers.start);
+        number.zip(self.numbers.get(&from)).is_some_and(|(number, of)| of.contains(&number))
+    }
+
     /// The places where logs branch off.
     pub(crate) fn branch_points(&self) -> impl Iterator<Item = Place> {
-        self.0.values().filter_map(|descent| Some((descent.origin?, descent.base)))
+        self.descents.values().filter_map(|descent| Some((descent.origin?, descent.base)))
     }
 }
 
@@ -104,6 +119,29 @@ pub(crate) fn with_ancestors(logs: &[Arc<Log>]) -> impl Iterator<Item = Arc<Log>
         }
     }
     all.into_values()
+}
+
+/// By log its number and, behind it, those of its descendants. Each log stands behind its parent.
+fn numbered(parents: &[(LogId, Option<LogId>)]) -> HashMap<LogId, Range<usize>> {
+    let mut counts: HashMap<LogId, usize> = HashMap::new();
+    for (log, parent) in parents.iter().rev() {
+        let count = counts.entry(*log).or_default();
+        *count += 1;
+        let count = *count;
+        if let Some(parent) = parent {
+            *counts.entry(*parent).or_default() += count;
+        }
+    }
+    let (mut numbers, mut free) = (HashMap::new(), HashMap::new());
+    let mut end = 0;
+    for (log, parent) in parents {
+        let next = parent.as_ref().and_then(|parent| free.get_mut(parent)).unwrap_or(&mut end);
+        let first = *next;
+        *next += counts[log];
+        numbers.insert(*log, first..*next);
+        free.insert(*log, first + 1);
+    }
+    numbers
 }
 
 /// Counts a look at a log, for tests.
@@ -154,6 +192,10 @@ mod tests {
                     assert_eq!(lineages.owner(log.id(), offset), Some(owner), "seed {seed}, {offset}");
                     let mut owners = lineages.owners(log.id()).take_while(|(_, until)| *until >= offset);
                     assert_eq!(owners.by_ref().last().map(|(log, _)| log), Some(owner), "seed {seed}");
+                }
+                for other in &logs {
+                    let line: Vec<_> = lineage(log, Offset::MAX).map(|(log, _)| log.id()).collect();
+                    assert_eq!(lineages.descends(log.id(), other.id()), line.contains(&other.id()));
                 }
                 if let Some(branch) = log.fork() {
                     assert!(points.contains(&(branch.parent.owner(branch.at), branch.at)));

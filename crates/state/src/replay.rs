@@ -1,10 +1,10 @@
 //! Rebuilds states from logs.
 //!
 //! Forks are replayed in the order in which they were made, each from the newest known place of its lineage,
-//! or from an image that is newer. A place is known once it was passed by a replay, if a log branches off
-//! there, dropped ones included, or once its image was read, which happens once for each image. So no
-//! inherited entries are replayed twice, and what forks share in the logs they share in memory, whichever of
-//! them have images.
+//! or from an image of its lineage that is newer. A place is known once it was passed by a replay, if a log
+//! branches off there, dropped ones included, or once its image was read, which happens once for each image.
+//! So no inherited entries are replayed twice, and what forks share in the logs they share in memory,
+//! whichever of them have images.
 //!
 //! *Complexity*: each entry once, and a few steps for each log. The places of a lineage are looked for in the
 //! logs that own offsets of it ([`Lineages`]), from the newest to the first that has one. *Checked by* tests
@@ -31,8 +31,8 @@ pub(crate) struct Replayed {
     pub(crate) unreadable: BTreeMap<ForkId, (Arc<Log>, String)>,
     /// The damage that was found. The rest was rebuilt without it.
     pub(crate) damage: Vec<Error>,
-    /// Damaged images, without which every fork was rebuilt that tried them.
-    pub(crate) spoiled: Vec<LogId>,
+    /// The logs of images that could not be read.
+    pub(crate) damaged: Vec<LogId>,
 }
 
 /// Where a replay begins.
@@ -41,8 +41,6 @@ struct Begin {
     moment: Moment,
     /// The state and digest that later digests are computed from, if one is known.
     rooted: Option<Rooted>,
-    /// Where the replay of a fork that begins here would begin if there were no other forks.
-    imaged: Offset,
 }
 
 /// Rebuilds the forks of these logs.
@@ -61,15 +59,8 @@ pub(crate) fn all(store: &Store, mut logs: Vec<Arc<Log>>, images: &Images) -> Re
     };
     let imaged = images.all().filter_map(place).collect();
     let wanted = lineages.branch_points().collect();
-    let mut replay = Replay {
-        store,
-        lineages,
-        imaged,
-        wanted,
-        known: BTreeMap::new(),
-        missed: HashSet::new(),
-        replayed: Replayed::default(),
-    };
+    let mut replay =
+        Replay { store, lineages, imaged, wanted, known: BTreeMap::new(), replayed: Replayed::default() };
     for log in logs {
         match replay.one(&log) {
             Ok(fork) => drop(replay.replayed.forks.insert(log.id(), Arc::new(fork))),
@@ -83,9 +74,7 @@ pub(crate) fn all(store: &Store, mut logs: Vec<Arc<Log>>, images: &Images) -> Re
             }
         }
     }
-    let Replay { missed, mut replayed, .. } = replay;
-    replayed.spoiled.retain(|image| !missed.contains(image));
-    Ok(replayed)
+    Ok(replay.replayed)
 }
 
 /// The replay of all logs, as far as it has come.
@@ -98,15 +87,13 @@ struct Replay<'s> {
     wanted: HashSet<Place>,
     /// The states at the known places.
     known: BTreeMap<Place, Begin>,
-    /// Damaged images without which a fork could not be rebuilt.
-    missed: HashSet<LogId>,
     replayed: Replayed,
 }
 
 impl Replay<'_> {
     /// Rebuilds a fork.
     fn one(&mut self, log: &Arc<Log>) -> Result<Fork, Error> {
-        let Begin { moment, rooted, imaged } = self.begin(log)?;
+        let Begin { moment, rooted } = self.begin(log)?;
         let from = moment.offset;
         let owners = self.lineages.owners(log.id());
         let owners: Vec<_> = owners.take_while(|(_, until)| *until >= from).collect();
@@ -116,30 +103,33 @@ impl Replay<'_> {
             // Of those that have this offset the oldest gave it out.
             let owner = owners[owners.partition_point(|(_, until)| *until >= offset) - 1].0;
             if wanted.contains(&(owner, offset)) {
-                let imaged = if owner == log.id() { offset } else { imaged };
-                let begin = Begin { moment: moment.clone(), rooted: rooted.clone(), imaged };
+                let begin = Begin { moment: moment.clone(), rooted: rooted.clone() };
                 known.entry((owner, offset)).or_insert(begin);
             }
             true
         })?;
-        Ok(Fork::new(log.clone(), 0, moment, rooted, imaged))
+        Ok(Fork::new(log.clone(), 0, moment, rooted, 0))
     }
 
     /// Where the replay of a log begins: at the newest image of its lineage, at a known place that is as new,
-    /// or at the empty state.
+    /// or at the empty state. Images of other forks at the same places are passed over.
     fn begin(&mut self, log: &Arc<Log>) -> Result<Begin, Error> {
         // A fork that trimmed the entries after its branch point cannot begin there.
         let first = log.staged().map_or(0, |state| state.first);
         let (mut begin, mut near) = (None, None);
-        let (mut broken, mut spoiled) = (None, Vec::new());
+        let mut broken = None;
         'owners: for (owner, until) in self.lineages.owners(log.id()).take_while(|(_, until)| *until >= first)
         {
             let known = self.known.range((owner, first)..=(owner, until)).next_back();
             let after = known.map_or((owner, first, 0), |((_, offset), _)| (owner, *offset, LogId::MAX));
-            for ((_, offset, _), image) in self.imaged.range(after..=(owner, until, LogId::MAX)).rev() {
+            let images = self.imaged.range(after..=(owner, until, LogId::MAX)).rev();
+            // An image of another fork is nothing to rely on: it goes when those stop using it that count as
+            // its users.
+            let own = images.filter(|(_, image)| self.lineages.descends(log.id(), image.fork));
+            for ((_, offset, _), image) in own {
                 match image.read(self.store, near.get_or_insert_with(|| self.near(log))) {
                     Ok((moment, rooted)) => {
-                        let read = Begin { imaged: moment.offset, moment, rooted: Some(rooted) };
+                        let read = Begin { moment, rooted: Some(rooted) };
                         self.known.insert((owner, *offset), read.clone());
                         begin = Some(read);
                         break 'owners;
@@ -147,7 +137,7 @@ impl Replay<'_> {
                     // An older image, or the entries, may still have what this image should.
                     Err(error) => {
                         broken = broken.or(Some(error));
-                        spoiled.push(image.log.id());
+                        self.replayed.damaged.push(image.log.id());
                     }
                 }
             }
@@ -157,12 +147,10 @@ impl Replay<'_> {
             }
         }
         if begin.is_none() && first > 0 {
-            self.missed.extend(spoiled);
             return Err(broken.unwrap_or(Error::NoState { fork: log.id(), offset: 0 }));
         }
         // The fork can be rebuilt without these images.
         self.replayed.damage.extend(broken);
-        self.replayed.spoiled.extend(spoiled);
         Ok(begin.unwrap_or_default())
     }
 

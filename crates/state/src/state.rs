@@ -148,8 +148,8 @@ impl State {
         let last = numbers.filter(|number| *number < NUMBERS_END).max();
         let next = last.map_or(0, |last| last + 1);
         let mut images = Images::find(store, &image_prefix(name), thalweg_log::now());
-        let Replayed { forks, unreadable, damage, spoiled } = replay::all(store, logs, &images)?;
-        images.forget(store, &spoiled, thalweg_log::now());
+        let Replayed { forks, unreadable, damage, damaged } = replay::all(store, logs, &images)?;
+        images.set_aside(&damaged);
         let branch = |fork: &Arc<Fork>| Some((fork.log.fork()?.parent.id(), fork.log.id()));
         let branches = forks.values().filter_map(branch).collect();
         let shared = Arc::new(Shared {
@@ -171,17 +171,18 @@ impl State {
             background_drop: BackgroundDrop::default(),
         });
         let state = Self { shared };
-        for fork in state.all().values() {
-            state.note_due(fork, fork.pending()?.offset);
-        }
         let mut images = state.shared.images.lock();
         state.count_uses(&mut images);
+        for fork in state.all().values() {
+            fork.begins_at(state.begin_of(&images, fork));
+            state.note_due(fork, fork.pending()?.offset);
+        }
         if state.damage().is_empty() {
             // Removes images that a crash or a refusal left. Those that cannot be removed now go with the
             // next image or start. If an image is damaged, the older ones stay until there is a new one.
             images.settle_once();
-            let _ = images.clear(store, thalweg_log::now(), state.shared.durable.watcher);
         }
+        let _ = images.clear(store, thalweg_log::now(), state.shared.durable.watcher);
         drop(images);
         Ok(state)
     }

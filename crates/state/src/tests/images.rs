@@ -1,5 +1,4 @@
-//! Images: when they are written, what a start does with them, damaged ones included, and when they are
-//! removed.
+//! Images: when they are written, what a start does with them, and when they are removed.
 
 use super::*;
 use thalweg_log::CommitError;
@@ -38,114 +37,14 @@ fn what_a_start_replays_has_a_bound_where_forks_are_made_of_forks_that_are_dropp
     assert_eq!((state.damage().len(), state.root(fork, View::Committed).unwrap()), (0, root));
 }
 
-/// An image of the main line that says it has another root than it has.
-fn forged(store: &Store, fork: ForkId, offset: u64) {
-    let log = find_image(store, fork, offset);
-    let mut reader = store.reader(&log);
-    let entries: Vec<Vec<u8>> =
-        reader.entries(&Default::default()).map(|entry| entry.unwrap().data.to_vec()).collect();
-    let name = log.name().to_vec();
-    let version = log.staged().unwrap().version;
-    store.delete(&log, version, 1, None).unwrap();
-    let config = log.config().clone();
-    let (log, _) = store.create(&name, &config, None, &Default::default(), None).unwrap();
-    let count = entries.len();
-    for (n, mut payload) in entries.into_iter().enumerate() {
-        let close = n + 1 == count;
-        if close {
-            *payload.last_mut().unwrap() ^= 1;
-        }
-        let commit = thalweg_log::Commit { payload: &payload, close, ..Default::default() };
-        store.commit(&log, log.staged().unwrap().version, &commit, None).unwrap();
-    }
-}
-
-fn images_in(store: &Store) -> usize {
+pub(super) fn images_in(store: &Store) -> usize {
     let mut images = 0;
     store.visit(|log| images += usize::from(log.name().starts_with(b"s/images/") && log.staged().is_some()));
     images
 }
 
-fn find_image(store: &Store, fork: ForkId, offset: u64) -> std::sync::Arc<thalweg_log::Log> {
+pub(super) fn find_image(store: &Store, fork: ForkId, offset: u64) -> std::sync::Arc<thalweg_log::Log> {
     store.find(format!("s/images/{fork}-{offset}").as_bytes()).unwrap()
-}
-
-#[test]
-fn an_image_without_its_root_is_done_without_or_named() {
-    for history in [History::Kept, History::Trimmed] {
-        let store = memory();
-        let options = Options { history, ..Options::default() };
-        let state = State::open(&store, "s", options.clone()).unwrap();
-        let main = state.main();
-        for n in 0..50 {
-            state.write(main, &put(&format!("k{n}"), "1"), 1).unwrap();
-        }
-        let offset = state.checkpoint(main, 2).unwrap();
-        state.write(main, &put("after", "1"), 3).unwrap();
-        let root = state.root(main, View::Committed).unwrap();
-        drop(state);
-        let state = State::open(&store, "s", options.clone()).unwrap();
-        assert_eq!(state.root(main, View::Committed).unwrap(), root);
-        drop(state);
-        forged(&store, main, offset);
-        match (history, State::open(&store, "s", options)) {
-            (History::Kept, Ok(state)) => {
-                assert!(matches!(state.damage(), [Error::Root { .. }]));
-                assert_eq!(state.root(main, View::Committed).unwrap(), root);
-            }
-            (History::Trimmed, Err(Error::Root { fork, offset: at })) => {
-                assert_eq!((fork, at), (main, offset))
-            }
-            (_, opened) => panic!("{history:?}: {opened:?}"),
-        }
-    }
-}
-
-#[test]
-fn a_fork_whose_only_image_is_not_what_it_was_is_no_state_that_never_was() {
-    let store = memory();
-    let options = Options { history: History::Trimmed, ..Options::default() };
-    let state = State::open(&store, "s", options.clone()).unwrap();
-    let main = state.main();
-    state.write(main, &put("of main", "1"), 1).unwrap();
-    let (fork, _) = state.fork(main, 1).unwrap();
-    for n in 0..10 {
-        state.write(fork, &put(&format!("k{n}"), "1"), 1).unwrap();
-    }
-    let offset = state.checkpoint(fork, 2).unwrap();
-    state.write(fork, &put("after", "1"), 3).unwrap();
-    drop(state);
-    forged(&store, fork, offset);
-    for _ in 0..2 {
-        let state = State::open(&store, "s", options.clone()).unwrap();
-        assert!(matches!(state.damage(), [Error::Unreadable { fork: broken, .. }] if *broken == fork));
-        assert!(matches!(state.map(fork, View::Committed), Err(Error::Unreadable { .. })));
-        assert_eq!(state.map(main, View::Committed).unwrap().len(), 1);
-        // It may be mended by other means.
-        state.checkpoint(main, 4).unwrap();
-        assert!(find_image(&store, fork, offset).staged().is_some());
-    }
-    let state = State::open(&store, "s", options).unwrap();
-    state.drop_fork(fork, 5).unwrap();
-    assert_eq!((state.forks(), images_in(&store)), (vec![main], 1));
-}
-
-/// A fork that branched off before its parent was trimmed still has the entries.
-#[test]
-fn a_damaged_image_that_a_fork_cannot_do_without_stays_where_another_can() {
-    let store = memory();
-    let options = Options { history: History::Trimmed, ..Options::default() };
-    let state = State::open(&store, "s", options.clone()).unwrap();
-    let (parent, _) = state.fork(state.main(), 1).unwrap();
-    state.write(parent, &put("a", "1"), 1).unwrap();
-    let (child, _) = state.fork(parent, 1).unwrap();
-    let offset = state.checkpoint(parent, 2).unwrap();
-    drop(state);
-    forged(&store, parent, offset);
-    let state = State::open(&store, "s", options).unwrap();
-    assert_eq!(state.get(child, View::Committed, "a").unwrap().as_deref(), Some(&b"1"[..]));
-    assert!(matches!(state.map(parent, View::Committed), Err(Error::Unreadable { .. })));
-    assert!(find_image(&store, parent, offset).staged().is_some(), "it may be mended by other means");
 }
 
 #[test]
@@ -312,6 +211,41 @@ fn a_fork_is_due_for_an_image_when_its_parent_is_dropped_and_only_then() {
     assert!(!state.is_due(), "it is gone");
 }
 
+/// What a start finds of others may be gone at the next.
+#[test]
+fn a_fork_is_due_for_an_image_after_a_start_whatever_others_have() {
+    let store = memory();
+    let options = || Options { image_bytes: 1_000, ..Options::default() };
+    let state = State::open(&store, "s", options()).unwrap();
+    let main = state.main();
+    state.write(main, &put("a", &"1".repeat(600)), 1).unwrap();
+    let (fork, _) = state.fork(main, 1).unwrap();
+    state.write(fork, &put("b", &"1".repeat(600)), 1).unwrap();
+    let (imaged, _) = state.fork(main, 1).unwrap();
+    state.checkpoint(imaged, 2).unwrap();
+    drop(state);
+    let state = State::open(&store, "s", options()).unwrap();
+    assert!(!state.is_due(), "a fork has only its own behind it");
+    state.write(main, &put("a", &"2".repeat(600)), 3).unwrap();
+    drop(state);
+    let state = State::open(&store, "s", options()).unwrap();
+    assert_eq!(
+        (state.maintain(4).unwrap(), state.is_due()),
+        (1, false),
+        "the image of a fork is not its own"
+    );
+    let (middle, _) = state.fork(fork, 5).unwrap();
+    let (last, _) = state.fork(middle, 5).unwrap();
+    state.write(last, &put("c", &"1".repeat(600)), 5).unwrap();
+    state.drop_fork(middle, 6).unwrap();
+    drop(state);
+    let state = State::open(&store, "s", options()).unwrap();
+    state.drop_fork(fork, 7).unwrap();
+    assert!(state.is_due(), "nobody else is replayed up to where it branched off");
+    assert_eq!(state.maintain(8).unwrap(), 1);
+    assert_eq!(state.map(last, View::Committed).unwrap().len(), 3);
+}
+
 #[test]
 fn a_trimmed_store_does_not_grow_while_a_fork_stays() {
     let store = memory();
@@ -457,4 +391,30 @@ fn what_is_kept_from_some_image_on_stays_when_there_are_others() {
         assert_eq!(state.get(again, View::Committed, "b").unwrap().as_deref(), Some(&b"1"[..]));
     }
     assert_eq!(images_in(&store), 3, "the first, and the newest of either");
+}
+
+#[test]
+fn what_is_kept_from_some_image_on_stays_for_forks_of_a_dropped_fork_that_had_its_own() {
+    let store = memory();
+    let trimmed = Options { history: History::Trimmed, ..Options::default() };
+    let state = State::open(&store, "s", trimmed).unwrap();
+    let (parent, _) = state.fork(state.main(), 1).unwrap();
+    state.write(parent, &put("a", "1"), 1).unwrap();
+    let base = state.checkpoint(parent, 2).unwrap();
+    drop(state);
+    let state = State::open(&store, "s", Options::default()).unwrap();
+    let kept = state.write(parent, &put("b", "1"), 3).unwrap().next;
+    state.write(parent, &put("b", "2"), 3).unwrap();
+    let (dropped, _) = state.fork(parent, 4).unwrap();
+    state.write(dropped, &put("c", "1"), 4).unwrap();
+    state.checkpoint(dropped, 4).unwrap();
+    let (fork, _) = state.fork(dropped, 5).unwrap();
+    state.drop_fork(dropped, 6).unwrap();
+    drop(state);
+    let state = State::open(&store, "s", Options::default()).unwrap();
+    state.drop_fork(parent, 7).unwrap();
+    assert_eq!(contents(&state.at(fork, base).unwrap().0).len(), 1);
+    assert_eq!(contents(&state.at(fork, kept).unwrap().0)["b"], b"1");
+    let (again, _) = state.fork_at(fork, kept, 8).unwrap();
+    assert_eq!(state.get(again, View::Committed, "b").unwrap().as_deref(), Some(&b"1"[..]));
 }

@@ -1,5 +1,6 @@
 //! The state over memory and over files, against plain maps, and what remains of it after a restart.
 
+mod damaged_images;
 mod durability;
 mod forks;
 mod images;

@@ -1,0 +1,190 @@
+//! What a start does with images that are not what they were, and which of them stay.
+
+use super::images::{find_image, images_in};
+use super::*;
+
+/// An image of the main line that says it has another root than it has.
+fn forged(store: &Store, fork: ForkId, offset: u64) {
+    let log = find_image(store, fork, offset);
+    let mut reader = store.reader(&log);
+    let entries: Vec<Vec<u8>> =
+        reader.entries(&Default::default()).map(|entry| entry.unwrap().data.to_vec()).collect();
+    let name = log.name().to_vec();
+    let version = log.staged().unwrap().version;
+    store.delete(&log, version, 1, None).unwrap();
+    let config = log.config().clone();
+    let (log, _) = store.create(&name, &config, None, &Default::default(), None).unwrap();
+    let count = entries.len();
+    for (n, mut payload) in entries.into_iter().enumerate() {
+        let close = n + 1 == count;
+        if close {
+            *payload.last_mut().unwrap() ^= 1;
+        }
+        let commit = thalweg_log::Commit { payload: &payload, close, ..Default::default() };
+        store.commit(&log, log.staged().unwrap().version, &commit, None).unwrap();
+    }
+}
+
+#[test]
+fn an_image_without_its_root_is_done_without_or_named() {
+    for history in [History::Kept, History::Trimmed] {
+        let store = memory();
+        let options = Options { history, ..Options::default() };
+        let state = State::open(&store, "s", options.clone()).unwrap();
+        let main = state.main();
+        for n in 0..50 {
+            state.write(main, &put(&format!("k{n}"), "1"), 1).unwrap();
+        }
+        let offset = state.checkpoint(main, 2).unwrap();
+        state.write(main, &put("after", "1"), 3).unwrap();
+        let root = state.root(main, View::Committed).unwrap();
+        drop(state);
+        let state = State::open(&store, "s", options.clone()).unwrap();
+        assert_eq!(state.root(main, View::Committed).unwrap(), root);
+        drop(state);
+        forged(&store, main, offset);
+        match (history, State::open(&store, "s", options)) {
+            (History::Kept, Ok(state)) => {
+                assert!(matches!(state.damage(), [Error::Root { .. }]));
+                assert_eq!(state.root(main, View::Committed).unwrap(), root);
+            }
+            (History::Trimmed, Err(Error::Root { fork, offset: at })) => {
+                assert_eq!((fork, at), (main, offset))
+            }
+            (_, opened) => panic!("{history:?}: {opened:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_fork_whose_only_image_is_not_what_it_was_is_no_state_that_never_was() {
+    let store = memory();
+    let options = Options { history: History::Trimmed, ..Options::default() };
+    let state = State::open(&store, "s", options.clone()).unwrap();
+    let main = state.main();
+    state.write(main, &put("of main", "1"), 1).unwrap();
+    let (fork, _) = state.fork(main, 1).unwrap();
+    for n in 0..10 {
+        state.write(fork, &put(&format!("k{n}"), "1"), 1).unwrap();
+    }
+    let offset = state.checkpoint(fork, 2).unwrap();
+    state.write(fork, &put("after", "1"), 3).unwrap();
+    drop(state);
+    forged(&store, fork, offset);
+    for _ in 0..2 {
+        let state = State::open(&store, "s", options.clone()).unwrap();
+        assert!(matches!(state.damage(), [Error::Unreadable { fork: broken, .. }] if *broken == fork));
+        assert!(matches!(state.map(fork, View::Committed), Err(Error::Unreadable { .. })));
+        assert_eq!(state.map(main, View::Committed).unwrap().len(), 1);
+        // It may be mended by other means.
+        state.checkpoint(main, 4).unwrap();
+        assert!(find_image(&store, fork, offset).staged().is_some());
+    }
+    let state = State::open(&store, "s", options).unwrap();
+    state.drop_fork(fork, 5).unwrap();
+    assert_eq!((state.forks(), images_in(&store)), (vec![main], 1));
+}
+
+/// A fork that branched off before its parent was trimmed still has the entries.
+#[test]
+fn a_damaged_image_that_a_fork_cannot_do_without_stays_where_another_can() {
+    let store = memory();
+    let options = Options { history: History::Trimmed, ..Options::default() };
+    let state = State::open(&store, "s", options.clone()).unwrap();
+    let (parent, _) = state.fork(state.main(), 1).unwrap();
+    state.write(parent, &put("a", "1"), 1).unwrap();
+    let (child, _) = state.fork(parent, 1).unwrap();
+    let offset = state.checkpoint(parent, 2).unwrap();
+    drop(state);
+    forged(&store, parent, offset);
+    let state = State::open(&store, "s", options).unwrap();
+    assert_eq!(state.get(child, View::Committed, "a").unwrap().as_deref(), Some(&b"1"[..]));
+    assert!(matches!(state.map(parent, View::Committed), Err(Error::Unreadable { .. })));
+    assert!(find_image(&store, parent, offset).staged().is_some(), "it may be mended by other means");
+}
+
+/// What another fork has passed is there only for as long as that fork keeps the entries.
+#[test]
+fn a_damaged_image_of_a_trimmed_fork_stays_where_the_fork_begins_at_what_another_has_passed() {
+    let store = memory();
+    let options = Options { history: History::Trimmed, ..Options::default() };
+    let state = State::open(&store, "s", options.clone()).unwrap();
+    state.write(state.main(), &put("a", "1"), 1).unwrap();
+    let (fork, _) = state.fork(state.main(), 1).unwrap();
+    let offset = state.checkpoint(fork, 2).unwrap();
+    drop(state);
+    forged(&store, fork, offset);
+    let state = State::open(&store, "s", options).unwrap();
+    assert_eq!(state.get(fork, View::Committed, "a").unwrap().as_deref(), Some(&b"1"[..]));
+    assert!(find_image(&store, fork, offset).staged().is_some(), "the fork has nothing else of its own");
+}
+
+/// One that has the entries finds an image damaged that another cannot do without.
+#[test]
+fn a_fork_whose_images_are_all_damaged_has_a_new_one_written_whatever_its_size() {
+    let store = memory();
+    let options = Options { history: History::Trimmed, ..Options::default() };
+    let state = State::open(&store, "s", options.clone()).unwrap();
+    let (parent, _) = state.fork(state.main(), 1).unwrap();
+    state.write(parent, &put("a", "1"), 1).unwrap();
+    let (whole, _) = state.fork(parent, 1).unwrap();
+    let offset = state.checkpoint(parent, 2).unwrap();
+    let end = state.write(parent, &put("b", "1"), 3).unwrap().next;
+    let (fork, _) = state.fork(parent, 3).unwrap();
+    state.drop_fork(parent, 4).unwrap();
+    drop(state);
+    forged(&store, parent, offset);
+    for _ in 0..2 {
+        let state = State::open(&store, "s", options.clone()).unwrap();
+        assert!(find_image(&store, parent, offset).staged().is_some(), "it may be mended by other means");
+        assert!(matches!(state.damage(), [Error::Root { .. }]) && state.is_due());
+    }
+    let state = State::open(&store, "s", options.clone()).unwrap();
+    // It is no better off.
+    let (child, _) = state.fork(fork, 5).unwrap();
+    assert_eq!((state.maintain(6).unwrap(), state.is_due()), (2, false));
+    assert!(
+        find_image(&store, fork, end).staged().is_some() && find_image(&store, child, end).staged().is_some()
+    );
+    assert_eq!(images_in(&store), 2, "nobody uses the damaged one any more");
+    state.drop_fork(whole, 7).unwrap();
+    drop(state);
+    let state = State::open(&store, "s", options).unwrap();
+    assert!(state.damage().is_empty());
+    for fork in [fork, child] {
+        assert_eq!(state.map(fork, View::Committed).unwrap().len(), 2);
+    }
+}
+
+/// A fork that lost its image at the end of its log has it written again under the same name.
+#[test]
+fn an_image_is_written_again_where_a_damaged_one_stays() {
+    let store = memory();
+    let trimmed = Options { history: History::Trimmed, ..Options::default() };
+    let state = State::open(&store, "s", trimmed.clone()).unwrap();
+    let (parent, _) = state.fork(state.main(), 1).unwrap();
+    let base = state.write(parent, &put("a", "1"), 1).unwrap().next;
+    let (whole, _) = state.fork(parent, 1).unwrap();
+    let first = state.checkpoint(parent, 2).unwrap();
+    assert_eq!(first, base);
+    let (fork, _) = state.fork(parent, 3).unwrap();
+    drop(state);
+    // What has replaced the entries goes, and one that replaces nothing comes.
+    let state = State::open(&store, "s", Options::default()).unwrap();
+    state.write(fork, &put("b", "1"), 3).unwrap();
+    let end = state.checkpoint(fork, 4).unwrap();
+    state.drop_fork(parent, 4).unwrap();
+    drop(state);
+    forged(&store, parent, first);
+    forged(&store, fork, end);
+    let state = State::open(&store, "s", trimmed.clone()).unwrap();
+    assert_eq!(state.map(fork, View::Committed).unwrap().len(), 2);
+    assert!(find_image(&store, fork, end).staged().is_some() && state.is_due());
+    assert_eq!((state.maintain(6).unwrap(), state.is_due()), (1, false));
+    state.drop_fork(whole, 7).unwrap();
+    drop(state);
+    let state = State::open(&store, "s", trimmed).unwrap();
+    assert!(state.damage().is_empty());
+    assert_eq!(state.map(fork, View::Committed).unwrap().len(), 2);
+    assert_eq!(images_in(&store), 1);
+}
