@@ -170,7 +170,7 @@ impl Link {
     }
 
     fn looks_over_socket(&self, wanted: Wanted, until: Option<Instant>) -> bool {
-        let lasts = |until| until > Instant::now() + Duration::from_nanos(WAKE_NS);
+        let lasts = |until: Instant| until > Instant::now() + Duration::from_nanos(WAKE_NS);
         self.spin && self.pace.is_quick() && !wanted.space() && until.is_none_or(lasts)
     }
 
@@ -264,8 +264,8 @@ fn look(socket: BorrowedFd<'_>, into: &mut Vec<u8>) -> io::Result<Option<usize>>
     }
 }
 
-/// How long a read may wait where so much time is left; `None`: it would not end in time. One of few, because a
-/// system call sets it.
+/// How long a read may wait where so much time is left; `None`: it would not end in time. One of few, because
+/// a system call sets it.
 fn patience_within(left: Option<Duration>) -> Option<Duration> {
     let Some(left) = left else { return Some(socket::SLEEP_MAX) };
     let most = left.checked_sub(TICKS)?;

@@ -26,8 +26,8 @@ use thalweg_wire::fault::Fault;
 #[cfg(test)]
 mod tests;
 
-/// What is as short is not put aside for its length: the look that finds it reads it, or once that read enough
-/// the next one.
+/// What is as short is not put aside for its length: the look that finds it reads it, or, once that read
+/// enough, the next one.
 const SHORT_BYTES: usize = 1 << 10;
 /// Why a waiter is told nothing else of a frame.
 const NO_MEMORY: &str = "there was no memory to read what came";
