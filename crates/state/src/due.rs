@@ -1,10 +1,11 @@
 //! The forks that are due for an image, so that neither housekeeping nor a large commit looks at every fork.
 //!
-//! *Invariant*: a fork whose replay would read [`Options::image_bytes`] or more is in the set, from shortly
-//! after the change that makes it due. A fork is removed with the set locked, and only if it is not due even
-//! with the commits on their way: a commit is published before its fork is added, so none is missed.
+//! *Invariant*: a fork whose replay would read [`Options::image_bytes`] or more, or would need an image that
+//! cannot be read, is in the set, from shortly after the change that makes it due. A fork is removed with the
+//! set locked, and only if it is not due even with the commits on their way: a commit is published before its
+//! fork is added, so none is missed.
 //!
-//! *Checked by* `tests/images.rs`.
+//! *Checked by* `tests/images.rs` and `tests/damaged_images.rs`.
 //!
 //! [`Options::image_bytes`]: crate::Options::image_bytes
 

@@ -204,8 +204,8 @@ impl Images {
         self.spent.extend(gone.map(|image| image.log));
     }
 
-    /// Whether a fork has trimmed entries, and no image of its lineage can be read in their place. Complexity:
-    /// constant.
+    /// Whether a fork has trimmed entries, and no image of its lineage can be read in their place.
+    /// Complexity: constant.
     pub(crate) fn lacks(&self, log: &Arc<Log>) -> bool {
         let first = first_of(log).unwrap_or(0);
         let used = self.uses.get(&log.id()).copied().unwrap_or_default();
