@@ -15,6 +15,9 @@ use thalweg_wire::media;
 #[derive(Clone, Default)]
 pub(crate) struct Model(Arc<Mutex<Inner>>);
 
+/// The name of a stream, and what happens before it is looked for.
+type Meanwhile = (Vec<u8>, Box<dyn FnOnce() + Send>);
+
 #[derive(Default)]
 struct Inner {
     streams: Vec<Entry>,
@@ -29,6 +32,7 @@ struct Inner {
     damage: Option<StoreError>,
     writes: u64,
     finds: u64,
+    meanwhile: Option<Meanwhile>,
     announced: Vec<(usize, &'static str)>,
     cold: Arc<Mutex<bool>>,
 }
@@ -112,6 +116,11 @@ impl Model {
     /// Streams looked for by name so far.
     pub(crate) fn finds(&self) -> u64 {
         self.0.lock().finds
+    }
+
+    /// Before a stream of that name is looked for the next time something else happens.
+    pub(crate) fn meanwhile(&self, name: &str, happens: impl FnOnce() + Send + 'static) {
+        self.0.lock().meanwhile = Some((name.into(), Box::new(happens)));
     }
 
     pub(crate) fn announced(&self) -> Vec<(usize, &'static str)> {
@@ -214,6 +223,10 @@ impl Store for Model {
     type Stream = usize;
 
     fn find(&self, name: &[u8]) -> Option<usize> {
+        let meanwhile = self.0.lock().meanwhile.take_if(|(awaited, _)| *awaited == name);
+        if let Some((_, happens)) = meanwhile {
+            happens();
+        }
         let mut inner = self.0.lock();
         inner.finds += 1;
         inner.names.get(name).copied()

@@ -4,22 +4,17 @@ use crate::headers::Headers;
 use thalweg_wire::exchange::Response;
 
 /// The methods a stream understands.
-pub(crate) const ALLOW: &[u8] = b"Allow: GET, HEAD, PUT, POST, DELETE, OPTIONS\r\n";
+pub(crate) const METHODS: &str = "GET, HEAD, PUT, POST, DELETE, OPTIONS";
 
 /// The methods of a page that is only read.
-pub(crate) const ALLOW_READS: &[u8] = b"Allow: GET, HEAD, OPTIONS\r\n";
+pub(crate) const READS: &str = "GET, HEAD, OPTIONS";
 
 /// The answer to a preflight: every method of what it is about and every header of the protocol. Among those
 /// are `If-None-Match`, and `Last-Event-ID`, which a page that reads events with a token has to send itself.
-pub(crate) fn preflight(is_only_read: bool) -> Response {
+pub(crate) fn preflight(methods: &str) -> Response {
     let mut headers = Headers::new();
-    if is_only_read {
-        headers.constant(ALLOW_READS);
-        headers.constant(b"Access-Control-Allow-Methods: GET, HEAD, OPTIONS\r\n");
-    } else {
-        headers.constant(ALLOW);
-        headers.constant(b"Access-Control-Allow-Methods: GET, HEAD, PUT, POST, DELETE, OPTIONS\r\n");
-    }
+    headers.line("Allow", methods.as_bytes());
+    headers.line("Access-Control-Allow-Methods", methods.as_bytes());
     headers.constant(
         b"Access-Control-Allow-Headers: Authorization, Content-Type, If-Match, If-None-Match, Last-Event-ID, \
           Stream-TTL, Stream-Expires-At, Stream-Seq, Stream-Closed, Stream-Forked-From, Stream-Fork-Offset, \

@@ -2,9 +2,10 @@
 
 use crate::Streams;
 use crate::headers::Headers;
-use crate::options::{ALLOW, ALLOW_READS, preflight};
+use crate::options::{METHODS, READS, preflight};
 use crate::problem::Problem;
 use crate::store::Store;
+use crate::subscriptions;
 use smallvec::smallvec;
 use thalweg_wire::exchange::{
     Advance, Announced, Answer, Live, Method, Now, Refusal, Request, Response, Service, Weight,
@@ -42,7 +43,7 @@ impl<S: Store> Service for Streams<S> {
 
     fn call(&mut self, request: &Request<'_>, now: Now) -> Answer<S::Stream> {
         if request.method == Method::Options {
-            return Answer::Respond(preflight([HEALTH, LIST, STATS].contains(&request.path)));
+            return Answer::Respond(preflight(methods(request.path)));
         }
         if let Some(refused) = packed(request) {
             return Answer::Respond(refused);
@@ -81,7 +82,7 @@ impl<S: Store> Service for Streams<S> {
             Method::Put => self.create(&name, request, now),
             Method::Post => self.append(&name, request, now),
             Method::Delete => self.delete(&name, request, now),
-            Method::Options | Method::Other => Answer::Respond(method_not_allowed(ALLOW)),
+            Method::Options | Method::Other => Answer::Respond(method_not_allowed(METHODS)),
         }
     }
 
@@ -151,18 +152,27 @@ fn health(has_failed: bool) -> Response {
     headers.respond(200, smallvec![Piece::from(&b"{\"status\":\"ok\"}"[..])])
 }
 
+/// The methods that what a path names understands.
+fn methods(path: &str) -> &'static str {
+    if [HEALTH, LIST, STATS].contains(&path) {
+        return READS;
+    }
+    let control = path.strip_prefix(STREAMS).and_then(|path| path.strip_prefix(CONTROL));
+    control.and_then(subscriptions::methods).unwrap_or(METHODS)
+}
+
 /// Paths that name no stream, and methods that the other resources do not know.
 fn elsewhere(request: &Request<'_>) -> Response {
     if [HEALTH, LIST, STATS].contains(&request.path) {
-        return method_not_allowed(ALLOW_READS);
+        return method_not_allowed(READS);
     }
     let detail = "streams live at /v1/stream/<name>";
     Problem::new(404, "path-unknown", "path", detail).respond()
 }
 
-fn method_not_allowed(allow: &'static [u8]) -> Response {
+fn method_not_allowed(allow: &str) -> Response {
     let detail = "the resource does not know this method; Allow lists those it knows";
     Problem::new(405, "method-not-allowed", "method", detail).respond_with(|headers| {
-        headers.constant(allow);
+        headers.line("Allow", allow.as_bytes());
     })
 }

@@ -205,17 +205,23 @@ impl<S: Store> Driver<S> {
     /// Follows the streams that a subscription links by now.
     fn sync(&mut self, id: &Arc<str>, now: Now) {
         let Some(slot) = self.shared.slot(id) else { return self.forget(id) };
-        let (incarnation, unseen): (_, Vec<Arc<str>>) = {
+        let (incarnation, is_another, paths): (_, _, Vec<Arc<str>>) = {
             let held = slot.held.lock();
             let Some(held) = held.as_ref() else { return self.forget(id) };
-            (held.incarnation, held.unseen.iter().cloned().collect())
+            let is_another = self.synced.get(id).is_some_and(|synced| *synced != held.incarnation);
+            // Of another one the last turn may have looked at some streams already, which are forgotten here.
+            let paths = match is_another {
+                true => held.subscription.links.keys().cloned().collect(),
+                false => held.unseen.iter().cloned().collect(),
+            };
+            (held.incarnation, is_another, paths)
         };
         // Deleted and created anew: what the one before followed is not followed by this one.
-        if self.synced.get(id).is_some_and(|synced| *synced != incarnation) {
+        if is_another {
             self.forget(id);
         }
         self.synced.insert(id.clone(), incarnation);
-        for path in unseen {
+        for path in paths {
             if self.followers.entry(path.clone()).or_default().insert(id.clone()) {
                 self.look(&path, std::slice::from_ref(&slot), now);
             }

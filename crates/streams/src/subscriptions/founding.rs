@@ -352,7 +352,7 @@ impl<S: Store> Streams<S> {
             let refusal = Refusal::new(409, "SUBSCRIPTION_EXISTS", "body", detail);
             return Err(self.refused_once_settled(&held.log, refusal));
         }
-        let Some(links) = held.list() else { return Ok(Served::Elsewhere(listed(shared, slot))) };
+        let Some(links) = shared.encode(held) else { return Ok(Served::Elsewhere(listed(shared, slot))) };
         let mut change = Change::default();
         if origin != held.subscription.origin {
             change.origin = Some(origin);

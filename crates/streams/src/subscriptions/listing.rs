@@ -1,24 +1,33 @@
 //! The links of a subscription as a description lists them (PROTOCOL 6.3), encoded in parts. There may be as
 //! many links as there are streams, and the protocol has them all in one answer: so that no reactor encodes
-//! more than a few parts at once, a thread beside the reactors encodes them first, and they are kept: of all
-//! subscriptions together, as many bytes as [`KEPT_BYTES_MAX`] says. Beyond that the oldest are let go of,
-//! and encoded anew when they are asked for again.
+//! more than a few parts at once, a thread beside the reactors encodes them first, and they are kept. Beyond
+//! [`KEPT_BYTES_MAX`] those that were described longest ago are let go of, and encoded anew when they are
+//! asked for again.
 //!
-//! Invariants: parts do not overlap, and there is no gap before the first that may be missing; a part that is
-//! there says what a description has to say of its links, for whoever changes one forgets its part
-//! ([`Listing::forget`]). Checked by the tests below and by `tests/links.rs`.
+//! Invariants:
+//! - Parts do not overlap, and there is no gap before the first that may be missing; a part that is there
+//!   says what a description has to say of its links, for whoever changes one forgets its part
+//!   ([`Listing::forget`]).
+//! - Whoever encoded something has it counted next ([`Kept::keep`]). Then there are of all subscriptions
+//!   together at most [`KEPT_BYTES_MAX`], but for the one described last, however large it is, and those that
+//!   a thread encodes at this moment, which are not let go of midway. Parts that one lost since it was
+//!   described count until it is again; one that was deleted does not count. Nor do texts that were let go of
+//!   while an answer that has them is being sent.
+//!
+//! Checked by the tests below and by `tests/links.rs`.
 
 use super::subscription::Link;
 use bytes::Bytes;
+use parking_lot::Mutex;
 use serde_json::Value;
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write;
 use std::ops::Bound::{Excluded, Included, Unbounded};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 /// Links of one part.
 const PART_LINKS_MAX: usize = 512;
-/// Bytes that are kept of the subscriptions described last, together. One is, however large.
+/// Bytes that are kept of the subscriptions described last, together.
 const KEPT_BYTES_MAX: usize = 64 << 20;
 /// Parts that are encoded at once, in two or three milliseconds.
 const AT_ONCE_MAX: usize = 16;
@@ -29,6 +38,8 @@ pub(super) struct Listing {
     parts: BTreeMap<Arc<str>, Part>,
     /// Where the first part begins that may be missing; `None`: none is.
     missing: Option<Arc<str>>,
+    /// Threads that encode all of them, step by step.
+    pub(super) at_work: usize,
 }
 
 /// Links that follow each other.
@@ -41,7 +52,7 @@ struct Part {
 
 impl Default for Listing {
     fn default() -> Self {
-        Self { parts: BTreeMap::new(), missing: Some(Arc::default()) }
+        Self { parts: BTreeMap::new(), missing: Some(Arc::default()), at_work: 0 }
     }
 }
 
@@ -85,9 +96,14 @@ impl Listing {
         let texts = texts.filter(|text| !text.is_empty()).collect();
         // What is encoded at once is not worth its room.
         if links.len() <= AT_ONCE_MAX * PART_LINKS_MAX {
-            *self = Self::default();
+            self.clear();
         }
         Some(texts)
+    }
+
+    /// Lets go of all parts.
+    fn clear(&mut self) {
+        *self = Self { at_work: self.at_work, ..Self::default() };
     }
 
     /// Bytes of the texts that are there.
@@ -127,31 +143,38 @@ impl Listing {
     }
 }
 
-/// The listings that are kept, by what has them, the oldest first, each with its bytes when it was encoded.
-pub(super) struct Kept<T>(VecDeque<(Arc<T>, usize)>);
+/// The listings of which parts are kept, those described longest ago first, each with its bytes by then.
+pub(super) struct Kept {
+    listings: VecDeque<(Weak<Mutex<Listing>>, usize)>,
+    pub(super) bytes_max: usize,
+}
 
-impl<T> Default for Kept<T> {
+impl Default for Kept {
     fn default() -> Self {
-        Self(VecDeque::new())
+        Self { listings: VecDeque::new(), bytes_max: KEPT_BYTES_MAX }
     }
 }
 
-impl<T> Kept<T> {
-    /// One was encoded, of so many bytes. Answers those that are kept no longer.
-    pub(super) fn keep(&mut self, one: Arc<T>, bytes: usize) -> Vec<Arc<T>> {
-        self.0.retain(|(other, _)| !Arc::ptr_eq(other, &one));
-        let mut sum = bytes + self.0.iter().map(|(_, bytes)| bytes).sum::<usize>();
-        let mut gone = Vec::new();
-        while sum > KEPT_BYTES_MAX
-            && let Some((oldest, bytes)) = self.0.pop_front()
-        {
-            sum -= bytes;
-            gone.push(oldest);
-        }
+impl Kept {
+    /// Something of one was encoded, or all of it let go of. Others give way to it.
+    pub(super) fn keep(&mut self, one: &Arc<Mutex<Listing>>) {
+        let is_other =
+            |other: &Weak<Mutex<Listing>>| other.strong_count() > 0 && other.as_ptr() != Arc::as_ptr(one);
+        self.listings.retain(|(other, _)| is_other(other));
+        let bytes = one.lock().bytes();
+        let mut sum = bytes + self.listings.iter().map(|(_, bytes)| bytes).sum::<usize>();
+        self.listings.retain(|(other, bytes)| {
+            let Some(other) = other.upgrade().filter(|_| sum > self.bytes_max) else { return true };
+            let mut other = other.lock();
+            if other.at_work == 0 {
+                other.clear();
+                sum -= bytes;
+            }
+            other.at_work > 0
+        });
         if bytes > 0 {
-            self.0.push_back((one, bytes));
+            self.listings.push_back((Arc::downgrade(one), bytes));
         }
-        gone
     }
 }
 
@@ -252,17 +275,37 @@ mod tests {
 
     #[test]
     fn no_more_is_kept_than_has_room() {
-        let [a, b, c] = [1, 2, 3].map(Arc::new);
-        let mut kept = Kept::default();
-        assert!(kept.keep(a.clone(), KEPT_BYTES_MAX / 2).is_empty());
-        assert!(kept.keep(b.clone(), KEPT_BYTES_MAX / 2).is_empty());
-        assert!(
-            kept.keep(a.clone(), KEPT_BYTES_MAX / 2).is_empty(),
-            "it is counted once, and is the younger now"
-        );
-        assert_eq!(kept.keep(c.clone(), 1), [b.clone()]);
-        assert_eq!(kept.keep(b, 2 * KEPT_BYTES_MAX), [a, c.clone()]);
-        assert_eq!(kept.keep(c, 1).len(), 1);
+        let of = |bytes: usize| {
+            let part = Part { text: vec![b'x'; bytes].into(), end: None };
+            Arc::new(Mutex::new(Listing {
+                parts: BTreeMap::from([("".into(), part)]),
+                missing: None,
+                at_work: 0,
+            }))
+        };
+        let there = |listings: &[&Arc<Mutex<Listing>>]| -> Vec<usize> {
+            listings.iter().map(|listing| listing.lock().bytes()).collect()
+        };
+        let [a, b, c] = [50, 50, 1].map(of);
+        let mut kept = Kept { bytes_max: 100, ..Kept::default() };
+        [&a, &b, &a].into_iter().for_each(|one| kept.keep(one));
+        assert_eq!(there(&[&a, &b]), [50, 50], "it is counted once, and is the younger now");
+        kept.keep(&c);
+        assert_eq!(there(&[&a, &b, &c]), [50, 0, 1]);
+        // One is kept however large, and one that is being encoded is not let go of.
+        a.lock().at_work = 1;
+        let d = of(200);
+        kept.keep(&d);
+        assert_eq!(there(&[&a, &c, &d]), [50, 0, 200]);
+        // What has nothing any more, or is gone, takes nothing from others.
+        a.lock().at_work = 0;
+        d.lock().clear();
+        kept.keep(&d);
+        let e = of(50);
+        kept.keep(&e);
+        drop(e);
+        kept.keep(&of(50));
+        assert_eq!(there(&[&a]), [50]);
     }
 
     #[test]

@@ -13,8 +13,9 @@
 //! - An append costs nothing more: the driver watches linked streams as a reactor watches followed ones. A
 //!   create costs one look at an index, and a comparison of its name with the pattern of each subscription.
 //! - A wake is handed over only when both what is pending and the wake itself are durable.
-//! - Locks: a subscription's or its founding's, then the index, the inbox or the watched streams, behind
-//!   which the store is not called; never another way round, and never two subscriptions'.
+//! - Locks: a subscription's or its founding's, then the index, the inbox, the watched streams or what is
+//!   kept of descriptions (and then a description's), behind which the store is not called; never another way
+//!   round, and never two subscriptions' or two descriptions'.
 //!
 //! *Checked by* `tests` (rules against a plain model, the service and the driver over the model store), by
 //! `crash.rs` (crashes over the real log on a simulated disk), and by the official conformance suite.
@@ -40,6 +41,7 @@ pub mod target;
 mod tests;
 
 pub use driver::{Driver, WebhookCall};
+pub(crate) use routes::methods;
 pub use subscription::Outcome;
 
 use crate::store::{Commit, Config, Lifetime, Store, StoreError};
@@ -51,12 +53,13 @@ use listing::{Kept, Listing};
 use parking_lot::{Mutex, RwLock};
 use pattern::Pattern;
 use std::collections::{BTreeSet, HashMap};
+use std::ops::Bound::{Excluded, Included, Unbounded};
 use std::sync::{Arc, OnceLock};
 use subscription::{Change, Link, StreamPosition, Subscription};
 
 /// Bytes of notes in one commit.
 const COMMIT_BYTES_MAX: usize = 64 << 10;
-/// Streams that a claim looks at which the driver has not looked at yet, and of those that moved since.
+/// Streams that a claim looks at, of those that the driver has not looked at yet or not since they moved.
 const LOOKS_MAX: usize = 1_024;
 
 /// Wakes the driver. Called on any thread, under any lock of the store: it must not block or call back.
@@ -64,14 +67,17 @@ pub type Waker = Box<dyn Fn() + Send + Sync>;
 /// Thirty-two unpredictable bytes; `None` if the system has none to give.
 pub type Secret = fn() -> Option<[u8; 32]>;
 
+/// Streams by their incarnations, with their paths.
+type Watched<S> = HashMap<u64, (Arc<str>, <S as Store>::Stream)>;
+
 /// All subscriptions of a store, shared by its reactors and its driver.
 pub struct Subscriptions<S: Store> {
     index: RwLock<Index<S>>,
     inbox: Mutex<Inbox>,
     /// Streams whose movements are announced to the driver, by incarnation. The driver's; others look.
-    watched: Mutex<HashMap<u64, (Arc<str>, S::Stream)>>,
-    /// Subscriptions whose description is kept encoded.
-    listed: Mutex<Kept<Slot<S>>>,
+    watched: Mutex<Watched<S>>,
+    /// What is kept encoded of all descriptions.
+    listed: Mutex<Kept>,
     waker: OnceLock<Waker>,
     keys: Mutex<Option<(Arc<Keys>, S::Stream)>>,
     secret: Secret,
@@ -108,10 +114,12 @@ struct SubscriptionEntry<S: Store> {
     named: bool,
     /// Behind which stream the next wake begins to tell of some. Soft, as what follows: a start begins anew.
     told: Option<Arc<str>>,
+    /// Behind which stream the next claim looks, where there are more than one looks at.
+    looked: Option<Arc<str>>,
     /// The latest event of a pull-wake.
     event: Option<Event>,
     /// What was encoded of the links to describe it.
-    listing: Listing,
+    listing: Arc<Mutex<Listing>>,
 }
 
 /// An event in a wake stream, and how long a claim is waited for.
@@ -131,15 +139,10 @@ impl<S: Store> SubscriptionEntry<S> {
             untold: false,
             named: true,
             told: None,
+            looked: None,
             event: None,
-            listing: Listing::default(),
+            listing: Arc::default(),
         }
-    }
-
-    /// The links as a description lists them, in texts that commas are to join; `None` if encoding them takes
-    /// long, and then some are.
-    fn list(&mut self) -> Option<Vec<Bytes>> {
-        self.listing.encode(&self.subscription.links)
     }
 
     /// What a wake tells of; the next one goes on behind it.
@@ -310,30 +313,48 @@ impl<S: Store> Subscriptions<S> {
     /// Encodes the links of a subscription that are many, on a thread that may take long. Whoever else needs
     /// the subscription does not wait for all of them, and links that change all the time do not keep the
     /// thread.
-    fn list(&self, slot: &Arc<Slot<S>>) {
-        let links = slot.held.lock().as_ref().map_or(0, |held| held.subscription.links.len());
-        let is_done = |_| slot.held.lock().as_mut().is_none_or(|held| held.list().is_some());
+    fn list(&self, slot: &Slot<S>) {
+        let asked =
+            slot.held.lock().as_ref().map(|held| (held.subscription.links.len(), held.listing.clone()));
+        let Some((links, listing)) = asked else { return };
+        listing.lock().at_work += 1;
+        let is_done = |_| slot.held.lock().as_ref().is_none_or(|held| self.encode(held).is_some());
         let _ = (0..Listing::rounds_max(links)).any(is_done);
-        let bytes = slot.held.lock().as_ref().map_or(0, |held| held.listing.bytes());
-        let gone = self.listed.lock().keep(slot.clone(), bytes);
-        for slot in gone {
-            if let Some(held) = slot.held.lock().as_mut() {
-                held.listing = Listing::default();
-            }
-        }
+        listing.lock().at_work -= 1;
+        self.listed.lock().keep(&listing);
+    }
+
+    /// The links as a description lists them, in texts that commas are to join; `None` if encoding them takes
+    /// long, and then some are.
+    fn encode(&self, held: &SubscriptionEntry<S>) -> Option<Vec<Bytes>> {
+        let texts = held.listing.lock().encode(&held.subscription.links);
+        self.listed.lock().keep(&held.listing);
+        texts
     }
 
     /// Of the streams that a subscription links, those that may go further than the driver has told: it did
-    /// not look at them yet, or not since they moved. Of very many, some.
-    fn unseen(&self, held: &SubscriptionEntry<S>) -> Vec<Arc<str>> {
+    /// not look at them yet, or not since they moved. Of very many, some, and the next time those behind.
+    fn unseen(&self, held: &mut SubscriptionEntry<S>) -> Vec<Arc<str>> {
         let moved: Vec<u64> = {
             let inbox = self.inbox.lock();
-            inbox.in_hand.iter().chain(&inbox.moved).take(LOOKS_MAX).copied().collect()
+            inbox.in_hand.iter().chain(&inbox.moved).copied().collect()
         };
-        let watched = self.watched.lock();
-        let moved = moved.iter().filter_map(|incarnation| watched.get(incarnation)).map(|(path, _)| path);
-        let linked = moved.filter(|path| held.subscription.links.contains_key(*path));
-        held.unseen.iter().take(LOOKS_MAX).chain(linked).cloned().collect()
+        let moved: BTreeSet<Arc<str>> = {
+            let watched = self.watched.lock();
+            let paths = moved.iter().filter_map(|incarnation| watched.get(incarnation)).map(|(path, _)| path);
+            paths.filter(|path| held.subscription.links.contains_key(*path)).cloned().collect()
+        };
+        let behind = held.looked.take().unwrap_or_default();
+        let mut looks = Vec::new();
+        for part in [(Excluded(&*behind), Unbounded), (Unbounded, Included(&*behind))] {
+            let some = |paths: &BTreeSet<Arc<str>>| -> BTreeSet<Arc<str>> {
+                paths.range::<str, _>(part).take(LOOKS_MAX).cloned().collect()
+            };
+            let both = some(&held.unseen).into_iter().chain(some(&moved)).collect::<BTreeSet<_>>();
+            looks.extend(both.into_iter().take(LOOKS_MAX - looks.len()));
+        }
+        held.looked = looks.get(LOOKS_MAX - 1).cloned();
+        looks
     }
 
     fn slot(&self, id: &str) -> Option<Arc<Slot<S>>> {
@@ -393,14 +414,16 @@ impl<S: Store> Subscriptions<S> {
         let becomes = |path: &Arc<str>| change.links[path].is_some_and(|link| link.explicit);
         let more: Vec<_> = change.links.keys().filter(|p| !is_named(p) && becomes(p)).cloned().collect();
         let fewer: Vec<_> = change.links.keys().filter(|p| is_named(p) && !becomes(p)).cloned().collect();
+        let mut listing = held.listing.lock();
         for (path, link) in &change.links {
-            held.listing.forget(path);
+            listing.forget(path);
             if link.is_none() {
                 held.unseen.remove(path);
             } else if !held.subscription.links.contains_key(path) {
                 held.unseen.insert(path.clone());
             }
         }
+        drop(listing);
         held.subscription.apply(change);
         self.count_named(&more, &fewer);
         Ok(ticket)

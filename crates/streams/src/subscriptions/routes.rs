@@ -6,9 +6,9 @@ use super::refusal::Refusal;
 use super::request::{self, AckText, Work};
 use super::subscription::{Ack, Change, Delivery, Fence, Link, Phase, Position, Refused, Subscription};
 use super::{Slot, SubscriptionEntry, Subscriptions, encoding, explicit, see};
-use crate::Streams;
 use crate::headers::Headers;
 use crate::store::Store;
+use crate::{Streams, options};
 use bytes::Bytes;
 use serde_json::{Value, json};
 use smallvec::smallvec;
@@ -29,6 +29,23 @@ enum Resource<'a> {
     Streams,
     Stream(String),
     Work(&'a str),
+}
+
+impl Resource<'_> {
+    /// The methods that it understands.
+    const fn methods(&self) -> &'static str {
+        match self {
+            Self::Jwks => options::READS,
+            Self::Subscription => "PUT, GET, HEAD, DELETE, OPTIONS",
+            Self::Streams | Self::Work(_) => "POST, OPTIONS",
+            Self::Stream(_) => "DELETE, OPTIONS",
+        }
+    }
+}
+
+/// The methods that a resource understands, if one is there. `rest` is what follows `__ds/`, encoded.
+pub(crate) fn methods(rest: &str) -> Option<&'static str> {
+    resource(rest).ok().map(|(_, resource)| resource.methods())
 }
 
 /// What a subscription's request found: the ticket after which the answer may leave, and the answer.
@@ -63,7 +80,7 @@ impl<S: Store> Streams<S> {
 
     fn jwks(&self, shared: &Subscriptions<S>, request: &Request<'_>, now: Now) -> Outcome {
         if !matches!(request.method, Method::Get | Method::Head) {
-            return Err(Refusal::method("GET, HEAD, OPTIONS"));
+            return Err(Refusal::method(Resource::Jwks.methods()));
         }
         let (keys, log) = shared.keys(&self.store, now.time_us).map_err(|error| Refusal::from(&error))?;
         let mut headers = Headers::new();
@@ -104,7 +121,6 @@ impl<S: Store> Streams<S> {
     ) -> Outcome {
         match (resource, request.method) {
             (Resource::Subscription, Method::Delete) => self.unsubscribe(shared, id, now),
-            (Resource::Subscription, _) => Err(Refusal::method("PUT, GET, HEAD, DELETE, OPTIONS")),
             (Resource::Streams, Method::Post) => {
                 let paths = request::members(request)?;
                 self.with(shared, id, |held| {
@@ -132,11 +148,9 @@ impl<S: Store> Streams<S> {
                 }
                 Ok((ticket, Headers::new().respond_empty(204)))
             }),
-            (Resource::Streams, _) => Err(Refusal::method("POST, OPTIONS")),
-            (Resource::Stream(_), _) => Err(Refusal::method("DELETE, OPTIONS")),
             (Resource::Work(_), Method::Post) => self.claim(shared, id, request, now),
-            (Resource::Work(_), _) => Err(Refusal::method("POST, OPTIONS")),
             (Resource::Jwks, _) => Err(Refusal::missing()),
+            (resource, _) => Err(Refusal::method(resource.methods())),
         }
     }
 
@@ -233,9 +247,9 @@ impl<S: Store> Streams<S> {
     fn describe(&self, shared: &Arc<Subscriptions<S>>, id: &str, now: Now) -> Result<Served, Refusal> {
         let slot = shared.slot(id).ok_or_else(|| self.absent(id))?;
         let keys = self.keys(shared, now)?;
-        let mut held = slot.held.lock();
-        let held = held.as_mut().ok_or_else(|| self.absent(id))?;
-        let Some(links) = held.list() else { return Ok(Served::Elsewhere(listed(shared, &slot))) };
+        let held = slot.held.lock();
+        let held = held.as_ref().ok_or_else(|| self.absent(id))?;
+        let Some(links) = shared.encode(held) else { return Ok(Served::Elsewhere(listed(shared, &slot))) };
         let response = described(200, &held.subscription, links, &keys);
         Ok(Served::Answered(self.settled(&held.log)?, response))
     }

@@ -90,6 +90,10 @@ fn bad_configurations_are_refused_by_name() {
         let refused = world.call(Method::Other, &format!("__ds/{path}"), &[], &Value::Null);
         let allows = refused.head.contains(&format!("Allow: {allow}\r\n"));
         assert!(refused.status == 405 && allows, "{path}: {}", refused.head);
+        let told = world.call(Method::Options, &format!("__ds/{path}"), &[], &Value::Null);
+        for name in ["Allow", "Access-Control-Allow-Methods"] {
+            assert!(told.head.contains(&format!("{name}: {allow}\r\n")), "{path}: {}", told.head);
+        }
     }
     assert_eq!(world.call(Method::Put, "%5F%5Fds/x", &[], &Value::Null).status, 404);
 }

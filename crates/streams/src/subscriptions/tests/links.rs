@@ -1,8 +1,7 @@
 //! Streams that a subscription follows: they come, go and come back.
 
-use super::{HOOK, START_US, World, pull, told, webhook};
+use super::{HOOK, START_US, World, pull, send, told, webhook};
 use crate::store::Store;
-use crate::subscriptions::listing::Listing;
 use crate::subscriptions::subscription::{Link, Outcome};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -84,6 +83,34 @@ fn a_stream_that_was_unlinked_and_is_linked_again_wakes() {
 }
 
 #[test]
+fn a_subscription_that_is_created_anew_within_a_turn_wakes_for_what_that_turn_looked_at() {
+    let mut world = World::new();
+    world.put("s", &webhook(HOOK));
+    world.turn();
+    let paths = ["events/a", "events/b", "events/c"];
+    paths.iter().for_each(|path| world.create(path));
+    let (mut streams, now) = (world.streams.clone(), world.now);
+    world.model.meanwhile("events/b", move || {
+        let target = "__ds/subscriptions/s";
+        for (method, body) in [(Method::Delete, String::new()), (Method::Put, webhook(HOOK).to_string())] {
+            let answer = send(&mut streams, now, (method, target), &[], &body);
+            let (Answer::After(_, response) | Answer::Respond(response)) = answer else {
+                panic!("{method:?}")
+            };
+            assert!(response.status < 300, "{method:?}: {}", response.status);
+        }
+    });
+    assert!(world.turn().is_empty());
+    assert!(world.turn().is_empty());
+    for path in paths {
+        world.append(path, 1);
+        let call = world.webhook();
+        assert_eq!(told(&call)["streams"][0]["path"], path);
+        assert!(world.finished(&call, Outcome::Done).is_none());
+    }
+}
+
+#[test]
 fn a_stream_that_nobody_links_any_more_is_not_watched() {
     let mut world = World::new();
     world.create("x");
@@ -143,27 +170,30 @@ fn what_was_created_while_nobody_looked_is_found_at_start() {
     assert_eq!(told(&world.webhook())["streams"][0]["path"], "events/a");
 }
 
+/// Links so many streams by name.
+fn link_many(world: &World, id: &str, many: usize) {
+    let fresh: Vec<(Arc<str>, Link)> =
+        (0..many).map(|n| (format!("many/{n}").into(), Link { explicit: true, ..Link::default() })).collect();
+    let slot = world.shared.slot(id).unwrap();
+    let mut held = slot.held.lock();
+    let held = held.as_mut().unwrap();
+    for some in fresh.chunks(500) {
+        let change = held.subscription.link(some);
+        world.shared.keep(&world.model, held, change, START_US).unwrap();
+    }
+}
+
 #[test]
 fn a_subscription_with_many_streams_is_described_elsewhere_and_as_it_is_then() {
     let mut world = World::new();
     world.put("s", &pull());
     let many = 9_000;
-    let fresh: Vec<(Arc<str>, Link)> =
-        (0..many).map(|n| (format!("many/{n}").into(), Link { explicit: true, ..Link::default() })).collect();
-    {
-        let slot = world.shared.slot("s").unwrap();
-        let mut held = slot.held.lock();
-        let held = held.as_mut().unwrap();
-        for some in fresh.chunks(500) {
-            let change = held.subscription.link(some);
-            world.shared.keep(&world.model, held, change, START_US).unwrap();
-        }
-    }
+    link_many(&world, "s", many);
     let target = "__ds/subscriptions/s";
     for method in [Method::Get, Method::Put] {
         let body = if method == Method::Put { pull() } else { Value::Null };
         // As if nothing was encoded yet.
-        world.shared.slot("s").unwrap().held.lock().as_mut().unwrap().listing = Listing::default();
+        world.shared.slot("s").unwrap().held.lock().as_mut().unwrap().listing = Arc::default();
         let Answer::Cold(work) = world.answer(method, target, &[], &body) else { panic!("at once") };
         (work.0)();
         // What changes between the two is seen.
@@ -175,4 +205,53 @@ fn a_subscription_with_many_streams_is_described_elsewhere_and_as_it_is_then() {
         let streams = described.body["streams"].as_array().unwrap();
         assert!(streams.len() > many && streams.iter().any(|link| link["path"] == *added), "{method:?}");
     }
+}
+
+#[test]
+fn descriptions_that_are_kept_have_a_bound_together_and_count_for_what_is_there() {
+    let mut world = World::new();
+    for id in ["a", "b", "c"] {
+        world.put(id, &pull());
+        link_many(&world, id, 9_000);
+    }
+    let kept = |world: &World, id: &str| {
+        let slot = world.shared.slot(id).unwrap();
+        let listing = slot.held.lock().as_ref().unwrap().listing.clone();
+        listing.lock().bytes()
+    };
+    let describe = |world: &mut World, id: &str| {
+        let target = format!("__ds/subscriptions/{id}");
+        let Answer::Cold(work) = world.answer(Method::Get, &target, &[], &Value::Null) else {
+            panic!("at once")
+        };
+        work
+    };
+    (describe(&mut world, "a").0)();
+    let one = kept(&world, "a");
+    world.get("a");
+    assert_eq!(kept(&world, "a"), one);
+    world.shared.listed.lock().bytes_max = 2 * one;
+    (describe(&mut world, "b").0)();
+    assert_eq!([kept(&world, "a"), kept(&world, "b")], [one, one]);
+    // What a reactor encoded before it left the rest to a thread counts at once.
+    let work = describe(&mut world, "c");
+    let some = kept(&world, "c");
+    assert!(some > 0 && some < one);
+    assert_eq!([kept(&world, "a"), kept(&world, "b")], [0, one]);
+    (work.0)();
+    assert_eq!([kept(&world, "b"), kept(&world, "c")], [one, one]);
+    // A description of one that was deleted has no room any more.
+    assert_eq!(world.call(Method::Delete, "__ds/subscriptions/b", &[], &Value::Null).status, 204);
+    (describe(&mut world, "a").0)();
+    assert_eq!([kept(&world, "a"), kept(&world, "c")], [one, one]);
+    // Nor has one that became so small that it is not kept.
+    for n in 8_000..9_000 {
+        let path = format!("__ds/subscriptions/c/streams/many/{n}");
+        assert_eq!(world.call(Method::Delete, &path, &[], &Value::Null).status, 204);
+    }
+    world.get("c");
+    world.put("d", &pull());
+    link_many(&world, "d", 9_000);
+    (describe(&mut world, "d").0)();
+    assert_eq!([kept(&world, "a"), kept(&world, "c"), kept(&world, "d")], [one, 0, one]);
 }

@@ -87,14 +87,7 @@ impl World {
         fields: &[(&str, &str)],
         text: &str,
     ) -> Answer<usize> {
-        let mut all = vec![("Host", "h:1"), ("Content-Type", "application/json")];
-        all.extend_from_slice(fields);
-        let fields: Vec<Field<'_>> =
-            all.iter().filter_map(|(name, value)| Field::of(name, value.as_bytes())).collect();
-        let path = format!("/v1/stream/{target}");
-        let body = text.as_bytes();
-        let request = Request { method, path: &path, query: None, fields: &fields, body, secure: false };
-        self.streams.call(&request, self.now)
+        send(&mut self.streams, self.now, (method, target), fields, text)
     }
 
     fn call(&mut self, method: Method, target: &str, fields: &[(&str, &str)], body: &Value) -> Reply {
@@ -188,6 +181,24 @@ impl World {
         let text = String::from_utf8(self.model.stored(name)).unwrap();
         serde_json::from_str(&format!("[{}]", text.trim_end_matches(','))).unwrap()
     }
+}
+
+/// What a service answers to a request.
+fn send(
+    streams: &mut Streams<Model>,
+    now: Now,
+    (method, target): (Method, &str),
+    fields: &[(&str, &str)],
+    text: &str,
+) -> Answer<usize> {
+    let mut all = vec![("Host", "h:1"), ("Content-Type", "application/json")];
+    all.extend_from_slice(fields);
+    let fields: Vec<Field<'_>> =
+        all.iter().filter_map(|(name, value)| Field::of(name, value.as_bytes())).collect();
+    let path = format!("/v1/stream/{target}");
+    let body = text.as_bytes();
+    let request = Request { method, path: &path, query: None, fields: &fields, body, secure: false };
+    streams.call(&request, now)
 }
 
 fn webhook(url: &str) -> Value {

@@ -57,6 +57,37 @@ fn pull_wake_events_claims_acks_and_releases() {
     assert_eq!(world.events("wake/pool")[2]["generation"], 3);
 }
 
+#[test]
+fn claims_that_find_nothing_go_on_where_the_last_one_ended() {
+    let mut world = World::new();
+    let paths: Vec<String> = (0..1_500).map(|n| format!("events/{n:04}")).collect();
+    paths.iter().for_each(|path| world.create(path));
+    // What a restart finds linked begins behind something.
+    paths.iter().for_each(|path| world.append(path, 1));
+    world.put("s", &pull());
+    world.append("events/1499", 2);
+    // The driver has not looked at any of them.
+    let mut world = world.restart();
+    assert_eq!(world.claim("s", "w").code(), (409, "NO_PENDING_WORK"));
+    let claimed = world.claim("s", "w");
+    assert_eq!((claimed.status, &claimed.body["streams"][0]["path"]), (200, &json!("events/1499")));
+}
+
+#[test]
+fn a_claim_finds_its_work_however_much_moved_that_others_link() {
+    let mut world = World::new();
+    let mut others = pull();
+    others["pattern"] = json!("others/*");
+    assert_eq!((world.put("t", &others).status, world.put("s", &pull()).status), (201, 201));
+    let paths: Vec<String> = (0..1_500).map(|n| format!("others/{n}")).collect();
+    paths.iter().for_each(|path| world.create(path));
+    world.create("events/a");
+    world.turn();
+    paths.iter().for_each(|path| world.append(path, 1));
+    world.append("events/a", 1);
+    assert_eq!(world.claim("s", "w").status, 200);
+}
+
 /// `state/main` and whatever begins with `state/forks/` is written by somebody else.
 fn guarded() -> Options {
     Options { read_only: vec!["state/main".into(), "state/forks/".into()], ..Options::default() }
