@@ -5,8 +5,8 @@
 // for the same service. Two schemas of one service under the same version still share their names: give one
 // of them another namespace (`--cpp-namespace`).
 #ifndef THALWEG_RUNTIME
-#define THALWEG_RUNTIME 0xaf5d905b
-#define THALWEG_RUNTIME_NAMESPACE runtime_af5d905b
-#elif THALWEG_RUNTIME != 0xaf5d905b
+#define THALWEG_RUNTIME 0xf84dbae1
+#define THALWEG_RUNTIME_NAMESPACE runtime_f84dbae1
+#elif THALWEG_RUNTIME != 0xf84dbae1
 #error "two versions of Thalweg's runtime in one file: generate its services, and install the headers, with one version"
 #endif
