@@ -96,7 +96,8 @@ much_that_came_at_once(Config) ->
     Peer = peer(Config, fun(Socket, Number) ->
         Test ! {asked, self()},
         receive go -> ok end,
-        ok = gen_tcp:send(Socket, [frame(?ITEM, 0, Number, <<N:16>>) || N <- lists:seq(1, Count)]),
+        Items = [frame(?ITEM, 0, Number, <<N:16>>) || N <- lists:seq(1, Count)],
+        ok = gen_tcp:send(Socket, [Items, frame(?END, ?OVERLOADED, Number, <<"later">>)]),
         Test ! sent
     end),
     {ok, {Router, Connection} = Client} = thalweg_client:connect(proplists:get_value(path, Config)),
@@ -109,6 +110,7 @@ much_that_came_at_once(Config) ->
     %% Nobody else asks for more: the rest comes all the same.
     true = erlang:resume_process(Router),
     [{item, <<N:16>>} = thalweg_client:next(Stream) || N <- lists:seq(1, Count)],
+    {error, {fault, overloaded, _}} = thalweg_client:next(Stream),
     ok = thalweg_client:close(Client),
     ended(Peer).
 
