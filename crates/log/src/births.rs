@@ -1,39 +1,34 @@
 //! Logs in the order of their ids, which is that of their creation, for those who hear of new ones.
 //!
 //! Who hears of every log asks only for those behind the last one it was told of, as often as one is created.
-//! Most stores have nobody who does, so the order is kept only once it was asked for: from then on each shard
-//! of the catalogue keeps it beside its table, under the table's lock, at the cost of about 30 bytes a log.
-//! Building it takes a shard's lock for a slice at a time, and a visit shares it: lookups go on meanwhile.
-//!
-//! Invariant: a shard's order holds no log that its table does not hold; once it is `whole`, it holds all
-//! that the table holds. *Checked by* the tests below.
+//! Most stores have nobody who does, so it is an [`Order`], kept only once it was asked for, at the cost of
+//! about 30 bytes a log. A visit shares a shard's lock: lookups go on meanwhile. *Checked by* the tests below.
 
 use crate::LogId;
 use crate::catalogue::{Catalogue, Shard};
 use crate::log::Log;
-use parking_lot::RwLock;
+use crate::order::{Kept, Order};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Logs entered under one hold of a shard's lock while its order is built.
-const SLICE: usize = 256;
-
 /// One shard's logs, by id.
 #[derive(Debug, Default)]
-pub(crate) struct Births {
-    logs: BTreeMap<LogId, Arc<Log>>,
-    whole: bool,
+pub(crate) struct Births(BTreeMap<LogId, Arc<Log>>);
+
+impl Order for Births {
+    fn of(shard: &mut Shard) -> &mut Option<Kept<Births>> {
+        &mut shard.births
+    }
+
+    fn put(&mut self, log: &Arc<Log>) {
+        self.0.insert(log.id(), log.clone());
+    }
 }
 
 impl Births {
-    /// Enters a log.
-    pub(crate) fn put(&mut self, log: &Arc<Log>) {
-        self.logs.insert(log.id(), log.clone());
-    }
-
     /// Takes a log out.
     pub(crate) fn remove(&mut self, log: &Log) {
-        self.logs.remove(&log.id());
+        self.0.remove(&log.id());
     }
 }
 
@@ -43,35 +38,14 @@ impl Catalogue {
     pub(crate) fn visit_from(&self, first: LogId, mut visitor: impl FnMut(&Arc<Log>)) {
         for shard in self.shards() {
             let mut known = shard.read();
-            if !known.births.as_ref().is_some_and(|births| births.whole) {
+            if known.births.as_ref().and_then(Kept::whole).is_none() {
                 drop(known);
-                self.put_in_order(shard);
+                self.put_in_order::<Births>(shard);
                 known = shard.read();
             }
-            // An order that is whole stays so.
-            if let Some(births) = &known.births {
-                births.logs.range(first..).for_each(|(_, log)| visitor(log));
+            if let Some(births) = known.births.as_ref().and_then(Kept::whole) {
+                births.0.range(first..).for_each(|(_, log)| visitor(log));
             }
-        }
-    }
-
-    /// Has a shard keep the order from now on. Several threads may be at it: each enters the same.
-    fn put_in_order(&self, shard: &RwLock<Shard>) {
-        // From here on a create enters its log; those that are there already follow.
-        shard.write().births.get_or_insert_default();
-        let known: Vec<Arc<Log>> = shard.read().table.iter().cloned().collect();
-        for slice in known.chunks(SLICE) {
-            let mut shard = shard.write();
-            for log in slice {
-                if self.holds(&shard, log)
-                    && let Some(births) = &mut shard.births
-                {
-                    births.put(log);
-                }
-            }
-        }
-        if let Some(births) = &mut shard.write().births {
-            births.whole = true;
         }
     }
 }

@@ -3,6 +3,7 @@
 use crate::births::Births;
 use crate::log::Log;
 use crate::names::Names;
+use crate::order::{Kept, Order};
 use hashbrown::HashTable;
 use parking_lot::{Mutex, RwLock, RwLockWriteGuard};
 use std::collections::HashSet;
@@ -39,9 +40,9 @@ pub(crate) struct Catalogue {
 pub(crate) struct Shard {
     pub(crate) table: HashTable<Arc<Log>>,
     /// The same in order, once they were listed.
-    pub(crate) names: Option<Names>,
+    pub(crate) names: Option<Kept<Names>>,
     /// The same by id, once somebody hears of new ones.
-    pub(crate) births: Option<Births>,
+    pub(crate) births: Option<Kept<Births>>,
 }
 
 /// A name's place, held exclusively: no other thread creates or removes that name meanwhile.
@@ -105,10 +106,10 @@ impl Catalogue {
         if let Ok(entry) = place.shard.table.find_entry(hash, |other| Arc::ptr_eq(other, log)) {
             entry.remove();
             if let Some(names) = &mut place.shard.names {
-                names.remove(log);
+                names.logs.remove(log);
             }
             if let Some(births) = &mut place.shard.births {
-                births.remove(log);
+                births.logs.remove(log);
             }
         }
     }
@@ -178,11 +179,11 @@ impl Place<'_> {
         let former = self.shard.table.find_entry(hash, |other| other.name() == log.name());
         let former = former.ok().map(|entry| entry.remove().0);
         if let Some(names) = &mut self.shard.names {
-            names.put(&log);
+            names.logs.put(&log);
         }
         if let Some(births) = &mut self.shard.births {
-            former.iter().for_each(|former| births.remove(former));
-            births.put(&log);
+            former.iter().for_each(|former| births.logs.remove(former));
+            births.logs.put(&log);
         }
         let hasher = self.hasher;
         self.shard.table.insert_unique(hash, log, |other| hasher.hash_one(other.name()));

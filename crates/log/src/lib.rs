@@ -35,7 +35,8 @@
 //!
 //! ```text
 //! log, uncommon       one log: its staged and its visible view; what few logs have
-//! catalogue, names, births   the logs by name; in the order of their names and of their creation
+//! catalogue           the logs by name
+//! order, names, births   an order of theirs that is kept once it was asked for: of names, of creation
 //! fork, fork_needs    logs whose first bytes are another log's; what a log keeps for its forks
 //! log_numbers         the logs of one batch
 //! extents, places     where a log's payload lies; batches that say where earlier ones lie, to bound memory
@@ -68,6 +69,7 @@ mod log_numbers;
 mod names;
 mod open;
 mod options;
+mod order;
 mod places;
 mod probes;
 mod reading;

@@ -1,24 +1,17 @@
 //! Logs in the order of their names, for callers that list them page by page.
 //!
-//! A listing is rare and a create is not, so the order is kept only once it was asked for: from the
-//! first call of [`Store::order`] on, each shard of the catalogue keeps a sorted set beside its table, under
-//! the table's lock. Until then it costs nothing. Building it takes a shard's lock for a slice at a time.
-//!
-//! Invariant: a shard's set holds no log that its table does not hold; once the set is `whole`, it holds all
-//! that the table holds. `a_page_is_what_sorting_would_give` checks both against a plain sorted map, with
-//! pages taken meanwhile.
+//! It is an [`Order`], which each shard of the catalogue keeps from the first call of [`Store::order`] on.
+//! *Checked by* `a_page_is_what_sorting_would_give`, against a plain sorted map, with pages taken meanwhile.
 
-use crate::catalogue::Catalogue;
+use crate::catalogue::{Catalogue, Shard};
 use crate::log::Log;
+use crate::order::{Kept, Order};
 use crate::store::Store;
 use std::borrow::Borrow;
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::sync::Arc;
-
-/// Logs entered under one hold of a shard's lock while its set is built.
-const SLICE: usize = 256;
 
 /// A log that sorts by its name.
 #[derive(Debug)]
@@ -52,27 +45,29 @@ impl Eq for Named {}
 
 /// One shard's logs in order.
 #[derive(Debug, Default)]
-pub(crate) struct Names {
-    set: BTreeSet<Named>,
-    whole: bool,
+pub(crate) struct Names(BTreeSet<Named>);
+
+impl Order for Names {
+    fn of(shard: &mut Shard) -> &mut Option<Kept<Names>> {
+        &mut shard.names
+    }
+
+    fn put(&mut self, log: &Arc<Log>) {
+        self.0.replace(Named(log.clone()));
+    }
 }
 
 impl Names {
-    /// Enters a log in place of whatever had its name.
-    pub(crate) fn put(&mut self, log: &Arc<Log>) {
-        self.set.replace(Named(log.clone()));
-    }
-
     /// Takes a log out, unless its name belongs to another by now.
     pub(crate) fn remove(&mut self, log: &Arc<Log>) {
-        if self.set.get(log.name()).is_some_and(|found| Arc::ptr_eq(&found.0, log)) {
-            self.set.remove(log.name());
+        if self.0.get(log.name()).is_some_and(|found| Arc::ptr_eq(&found.0, log)) {
+            self.0.remove(log.name());
         }
     }
 
     fn page(&self, prefix: &[u8], after: &[u8], limit: usize, into: &mut Vec<Arc<Log>>) {
         let from = if after >= prefix { Bound::Excluded(after) } else { Bound::Included(prefix) };
-        let range = self.set.range::<[u8], _>((from, Bound::Unbounded));
+        let range = self.0.range::<[u8], _>((from, Bound::Unbounded));
         let matching = range.take_while(|named| named.0.name().starts_with(prefix));
         into.extend(matching.take(limit).map(|named| named.0.clone()));
     }
@@ -82,27 +77,9 @@ impl Catalogue {
     /// Has every shard keep its logs in order from now on.
     fn order(&self) {
         for shard in self.shards() {
-            // From here on a create enters its log; those that are there already follow.
-            shard.write().names.get_or_insert_default();
-            let known: Vec<Arc<Log>> = {
-                let shard = shard.read();
-                if shard.names.as_ref().is_some_and(|names| names.whole) {
-                    continue;
-                }
-                shard.table.iter().cloned().collect()
-            };
-            for slice in known.chunks(SLICE) {
-                let mut shard = shard.write();
-                for log in slice {
-                    if self.holds(&shard, log)
-                        && let Some(names) = &mut shard.names
-                    {
-                        names.put(log);
-                    }
-                }
-            }
-            if let Some(names) = &mut shard.write().names {
-                names.whole = true;
+            let is_kept = shard.read().names.as_ref().and_then(Kept::whole).is_some();
+            if !is_kept {
+                self.put_in_order::<Names>(shard);
             }
         }
     }
@@ -111,7 +88,7 @@ impl Catalogue {
         let mut logs = Vec::new();
         for shard in self.shards() {
             let shard = shard.read();
-            let names = shard.names.as_ref().filter(|names| names.whole)?;
+            let names = shard.names.as_ref().and_then(Kept::whole)?;
             names.page(prefix, after, limit, &mut logs);
         }
         logs.sort_unstable_by(|a, b| a.name().cmp(b.name()));
