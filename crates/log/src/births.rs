@@ -2,7 +2,9 @@
 //!
 //! Who hears of every log asks only for those behind the last one it was told of, as often as one is created.
 //! Most stores have nobody who does, so it is an [`Order`], kept only once it was asked for, at the cost of
-//! about 30 bytes a log. A visit shares a shard's lock: lookups go on meanwhile. *Checked by* the tests below.
+//! about 30 bytes a log. A visit shares a shard's lock: lookups go on meanwhile.
+//!
+//! *Checked by* the tests below.
 
 use crate::LogId;
 use crate::catalogue::{Catalogue, Shard};

@@ -1,8 +1,8 @@
 //! An order in which each shard of the catalogue keeps its logs once it was asked for: by name, by id.
 //!
-//! To ask for one is rare and a create is not, so until then it costs nothing. From then on it lies beside the
-//! shard's table, under the table's lock. Building it takes that lock for a slice at a time, so lookups go on
-//! meanwhile.
+//! To ask for one is rare and a create is not, so until then it costs nothing. From then on it lies beside
+//! the shard's table, under the table's lock. Building it takes that lock for a slice at a time, so lookups
+//! go on meanwhile.
 //!
 //! Invariant: a shard's order holds no log that its table does not hold; once it is whole, it holds all that
 //! the table holds. *Checked by* the tests of `names` and of `births`, against plain sorted maps.
