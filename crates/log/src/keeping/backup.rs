@@ -161,23 +161,33 @@ pub(crate) fn backup_beside(
             match trouble {
                 Trouble::Gone(_) if attempts < ATTEMPTS => {}
                 Trouble::Gone(file) => return Err(BackupError::Gone { file, attempts }),
-                Trouble::Final(error) => return Err(exactly(disk, from, *error, go_on)),
+                Trouble::Final(error) => match exactly(disk, from, *error, go_on) {
+                    Err(_) if attempts < ATTEMPTS => {}
+                    Ok(error) | Err(error) => return Err(error),
+                },
             }
         }
     })
 }
 
 /// The error that names all that is damaged, and how far, where an attempt ended at the first it came upon.
-fn exactly(disk: &Disk, from: &Path, error: BackupError, go_on: GoOn<'_>) -> BackupError {
+/// `Err` with what was come upon if verification finds nothing: then it was a file that changed meanwhile.
+fn exactly(
+    disk: &Disk,
+    from: &Path,
+    error: BackupError,
+    go_on: GoOn<'_>,
+) -> Result<BackupError, BackupError> {
     if !matches!(error, BackupError::Damaged(_)) {
-        return error;
+        return Ok(error);
     }
     match verify_while(disk, from, go_on) {
-        Ok(report) if !report.damage.is_empty() => BackupError::Damaged(report.damage),
+        Ok(report) if !report.damage.is_empty() => Ok(BackupError::Damaged(report.damage)),
+        Ok(_) => Err(error),
         Err(OpenError::Io { action, file, source }) if source.kind() == io::ErrorKind::Interrupted => {
-            BackupError::Io { action, file, source }
+            Ok(BackupError::Io { action, file, source })
         }
-        _ => error,
+        Err(_) => Ok(error),
     }
 }
 
