@@ -15,10 +15,10 @@
 //!   backup that was cut short is none.
 //!
 //! Files may come and go meanwhile. When the backup would lack a segment that its own newest checkpoint
-//! needs, or have one compacted that replay from there comes to, all of it is begun anew; unless the
-//! checkpoint that is the newest by then says that it is needed still, and so damaged. Everything is durable
-//! before it is reported. Checked by the tests, with a writer that rotates, deletes and checkpoints at once,
-//! and on the simulated disk with the power cut at any moment.
+//! needs, one that was compacted behind its end, or one compacted that replay from there comes to, all of it
+//! is begun anew; unless the checkpoint that is the newest by then says that it is needed still, and so
+//! damaged. Everything is durable before it is reported. Checked by the tests, with a writer that rotates,
+//! deletes and checkpoints at once, and on the simulated disk with the power cut at any moment.
 
 use crate::attach::Attached;
 use crate::checkpoint::{self, Checkpoint};
@@ -161,33 +161,23 @@ pub(crate) fn backup_beside(
             match trouble {
                 Trouble::Gone(_) if attempts < ATTEMPTS => {}
                 Trouble::Gone(file) => return Err(BackupError::Gone { file, attempts }),
-                Trouble::Final(error) => match exactly(disk, from, *error, go_on) {
-                    Err(_) if attempts < ATTEMPTS => {}
-                    Ok(error) | Err(error) => return Err(error),
-                },
+                Trouble::Final(error) => return Err(exactly(disk, from, *error, go_on)),
             }
         }
     })
 }
 
 /// The error that names all that is damaged, and how far, where an attempt ended at the first it came upon.
-/// `Err` with what was come upon if verification finds nothing: then it was a file that changed meanwhile.
-fn exactly(
-    disk: &Disk,
-    from: &Path,
-    error: BackupError,
-    go_on: GoOn<'_>,
-) -> Result<BackupError, BackupError> {
+fn exactly(disk: &Disk, from: &Path, error: BackupError, go_on: GoOn<'_>) -> BackupError {
     if !matches!(error, BackupError::Damaged(_)) {
-        return Ok(error);
+        return error;
     }
     match verify_while(disk, from, go_on) {
-        Ok(report) if !report.damage.is_empty() => Ok(BackupError::Damaged(report.damage)),
-        Ok(_) => Err(error),
+        Ok(report) if !report.damage.is_empty() => BackupError::Damaged(report.damage),
         Err(OpenError::Io { action, file, source }) if source.kind() == io::ErrorKind::Interrupted => {
-            Ok(BackupError::Io { action, file, source })
+            BackupError::Io { action, file, source }
         }
-        Err(_) => Ok(error),
+        _ => error,
     }
 }
 
@@ -439,12 +429,9 @@ impl Transfer<'_> {
                     segment::read_header(self.target, &linked).map_err(io_trouble("read", &linked))?;
                 again.and_then(Result::ok).unwrap_or(header)
             } else {
-                self.copy(&name, &header, if number == segment_of(end) { Some(place_of(end)) } else { None })?
+                self.copy(&name, &header, end)?
             };
-            if taken.gone_by > end {
-                // It was compacted meanwhile, and lacks what was there at the end.
-                return Err(Trouble::Gone(path));
-            }
+            still_whole(&taken, end, &path)?;
             present.insert(number, taken);
         }
         Ok(present)
@@ -452,12 +439,7 @@ impl Transfer<'_> {
 
     /// Copies a segment up to its end, which is where its batches end unless the store ends before.
     /// Answers the header that is in the copy.
-    fn copy(
-        &mut self,
-        name: &str,
-        header: &SegmentHeader,
-        end: Option<u32>,
-    ) -> Result<SegmentHeader, Trouble> {
+    fn copy(&mut self, name: &str, header: &SegmentHeader, end: Position) -> Result<SegmentHeader, Trouble> {
         let path = self.from.join(name);
         let file = self.disk.open_read_only(&path).map_err(io_trouble("open", &path))?;
         let length = file.length().map_err(io_trouble("read", &path))?;
@@ -465,6 +447,8 @@ impl Transfer<'_> {
         file.read_at(&mut first, 0).map_err(io_trouble("read", &path))?;
         // Another file may have that name since its header was read.
         let header = &SegmentHeader::decode(&first).unwrap_or(*header);
+        still_whole(header, end, &path)?;
+        let end = (header.number == segment_of(end)).then(|| place_of(end));
         let whole = header.file_bytes();
         if length < u64::from(whole) || end.is_some_and(|end| end > whole) {
             return Err(damaged(name, position(header.number, u32::try_from(length).unwrap_or(u32::MAX))));
@@ -539,6 +523,12 @@ fn unfit(needs: &Needs, present: &BTreeMap<u32, SegmentHeader>, end: Position) -
         None => true,
     };
     needs.up_to(segment_of(end)).filter(is_unfit).take(NAMED_MAX).collect()
+}
+
+/// Refuses a segment that was compacted behind a position: it lacks what was there, and where the position
+/// lies in it, no batch need end there any more.
+fn still_whole(header: &SegmentHeader, end: Position, file: &Path) -> Result<(), Trouble> {
+    if header.gone_by > end { Err(Trouble::Gone(file.to_owned())) } else { Ok(()) }
 }
 
 fn damaged(file: &str, at: Position) -> Trouble {

@@ -497,6 +497,38 @@ fn a_backup_takes_no_segment_that_lacks_what_was_there_at_its_end() {
     assert!(copy.find(b"passing").is_none());
 }
 
+/// The place of its end is none of the bytes of that segment's file by then.
+#[test]
+fn a_backup_does_not_take_the_segment_of_its_end_for_damaged_once_that_is_compacted() {
+    let directory = tempfile::tempdir().unwrap();
+    let (from, to) = (directory.path().join("store"), directory.path().join("backup"));
+    let store = open(&from, os());
+    let (log, passing) = (store.log(b"a").unwrap(), store.log(b"passing").unwrap());
+    store.append(&passing, &[7; 3000], 1).unwrap();
+    store.append(&log, &0u64.to_le_bytes(), 1).unwrap();
+    let ends_in = segment_of(store.stats().staged_end);
+    let mut times = 0;
+    let mut meanwhile = || {
+        times += 1;
+        // Behind the position that the backup is to have.
+        if times == 2 {
+            store.delete(&passing, passing.staged().unwrap().version, 2, None).unwrap();
+            for number in 1..3u64 {
+                store.rotate().unwrap();
+                store.append(&log, &number.to_le_bytes(), 1).unwrap();
+                store.checkpoint().unwrap();
+            }
+            while store.shared.compact().unwrap() {}
+            let view = store.shared.segments.latest();
+            let compacted = view.all().iter().filter(|segment| segment.header.is_compacted());
+            assert!(compacted.map(|segment| segment.header.number).eq([ends_in]));
+        }
+    };
+    let done = backup_beside(&Disk::Real, &from, &to, &mut meanwhile, &mut always).unwrap();
+    assert_eq!(done.attempts, 2);
+    assert_eq!(numbers(&opened(&Disk::Real, &to).0, b"a"), (0..3).collect::<Vec<_>>());
+}
+
 #[test]
 fn a_backup_takes_no_compacted_segment_that_a_replay_from_its_checkpoint_comes_to() {
     let directory = tempfile::tempdir().unwrap();
