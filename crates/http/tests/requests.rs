@@ -423,6 +423,19 @@ fn bad_input_is_refused_by_name() {
     assert_eq!(server.shared.lock().unwrap().calls, 9);
 }
 
+/// RFC 9110 2.5: it is processed as HTTP/1.1, so the connection stays.
+#[test]
+fn a_newer_minor_version_is_answered() {
+    let server = Server::start(patient());
+    let mut client = server.connect();
+    for minor in [2, 9, 1] {
+        client.send(&format!("POST /echo HTTP/1.{minor}\r\nHost: t\r\nContent-Length: 4\r\n\r\nbody"));
+        let answer = client.answer();
+        assert_eq!((answer.status, answer.text().as_str()), (200, "Post /echo -body"), "{minor}");
+        assert!(answer.keep_alive);
+    }
+}
+
 #[test]
 fn a_request_that_dribbles_in_is_refused_when_its_time_is_over() {
     let server = Server::start(Config { head_timeout_ms: 120, body_timeout_ms: 120, ..patient() });

@@ -3,6 +3,7 @@
 //! [`HeadParser`] remembers how far it looked for the end of the head, so a head that dribbles in is
 //! scanned once; its first line is judged as it comes, to refuse garbage early, and the rest when whole.
 
+use super::minor::NewerLine;
 use super::persistence::Persistence;
 use crate::exchange::{Method, Refusal};
 use crate::field::{Field, Name};
@@ -51,7 +52,7 @@ pub struct Head<'a> {
     pub path: &'a str,
     /// Query of the target without its `?`.
     pub query: Option<&'a str>,
-    /// Minor version: 0 or 1.
+    /// Minor version: 0 or 1; a newer one is read as 1 (RFC 9110 2.5).
     pub minor_version: u8,
     /// The header fields that some layer reads, in order of arrival; `Host` says what the target does, where
     /// that names an authority.
@@ -149,28 +150,72 @@ fn parse_whole<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Option<Head<'a>>,
     let length = match parsed.parse_with_uninit_headers(&bytes[start..], &mut space[..room]) {
         Ok(httparse::Status::Complete(length)) => length,
         Ok(httparse::Status::Partial) => return Ok(None),
+        Err(httparse::Error::Version) => return parse_newer(bytes, start, room),
         Err(error) => return Err(syntax_refusal(error)),
     };
-    let mut fields: Fields<'a> =
-        parsed.headers.iter().filter_map(|header| Field::of(header.name, trim_end(header.value))).collect();
-    let minor_version = parsed.version.unwrap_or(1);
-    let method = method(parsed.method.unwrap_or_default());
-    let Target { authority, path, query } = split_target(method, parsed.path.unwrap_or_default())?;
-    let framing = judge(&fields, minor_version)?;
-    if let Some(authority) = authority {
-        name_host(&mut fields, authority);
+    let line = RequestLine {
+        method: parsed.method.unwrap_or_default(),
+        target: parsed.path.unwrap_or_default(),
+        minor_version: parsed.version.unwrap_or(1),
+    };
+    line.head(parsed.headers, start + length).map(Some)
+}
+
+/// A head whose line says a minor version above ours, or another version.
+#[cold]
+fn parse_newer(bytes: &[u8], start: usize, room: usize) -> Result<Option<Head<'_>>, Refusal> {
+    let message = &bytes[start..];
+    let version_at = memchr::memchr_iter(b' ', message).nth(1).map_or(message.len(), |space| space + 1);
+    let line = NewerLine::of(message, version_at).ok_or(VERSION_UNKNOWN)?;
+    httparse::Request::new(&mut []).parse(&line.as_ours).map_err(syntax_refusal)?;
+    if !line.whole {
+        return Ok(None);
     }
-    Ok(Some(Head {
-        method,
-        path,
-        query,
-        minor_version,
-        fields,
-        bytes: start + length,
-        body: framing.body,
-        keep_alive: framing.keep_alive,
-        expects_continue: framing.expects_continue,
-    }))
+    // The line is sound: a method, a target and a version, with one space between them.
+    let text = std::str::from_utf8(&message[..version_at - 1]).map_err(|_| BAD_TARGET)?;
+    let (method, target) = text.split_once(' ').ok_or(LINE_MALFORMED)?;
+    let fields_at = line.as_ours.len();
+    let mut space = [httparse::EMPTY_HEADER; FIELDS_CAP];
+    match httparse::parse_headers(&message[fields_at..], &mut space[..room]) {
+        Ok(httparse::Status::Complete((length, headers))) => {
+            let line = RequestLine { method, target, minor_version: 1 };
+            line.head(headers, start + fields_at + length).map(Some)
+        }
+        Ok(httparse::Status::Partial) => Ok(None),
+        Err(error) => Err(syntax_refusal(error)),
+    }
+}
+
+/// A request line, taken apart.
+struct RequestLine<'a> {
+    method: &'a str,
+    target: &'a str,
+    minor_version: u8,
+}
+
+impl<'a> RequestLine<'a> {
+    /// The head that it is the first line of, which takes so many bytes.
+    fn head(self, headers: &[httparse::Header<'a>], bytes: usize) -> Result<Head<'a>, Refusal> {
+        let mut fields: Fields<'a> =
+            headers.iter().filter_map(|header| Field::of(header.name, trim_end(header.value))).collect();
+        let method = method(self.method);
+        let Target { authority, path, query } = split_target(method, self.target)?;
+        let framing = judge(&fields, self.minor_version)?;
+        if let Some(authority) = authority {
+            name_host(&mut fields, authority);
+        }
+        Ok(Head {
+            method,
+            path,
+            query,
+            minor_version: self.minor_version,
+            fields,
+            bytes,
+            body: framing.body,
+            keep_alive: framing.keep_alive,
+            expects_continue: framing.expects_continue,
+        })
+    }
 }
 
 fn trim_end(value: &[u8]) -> &[u8] {
@@ -367,8 +412,12 @@ const LINE_MALFORMED: Refusal = refusal(
     "request line",
     "A request begins with a method, a target and HTTP/1.1, separated by single spaces.",
 );
-const VERSION_UNKNOWN: Refusal =
-    refusal(505, "http-version-unsupported", "request line", "Only HTTP/1.1 and HTTP/1.0 are spoken here.");
+const VERSION_UNKNOWN: Refusal = refusal(
+    505,
+    "http-version-unsupported",
+    "request line",
+    "What follows the target is not a version HTTP/1.x, which is all that this server speaks; a space in the target is written %20.",
+);
 const FIELD_NAME_MALFORMED: Refusal = refusal(
     400,
     "header-name-malformed",

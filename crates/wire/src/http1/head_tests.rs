@@ -159,6 +159,12 @@ fn what_could_be_read_two_ways_is_refused() {
 fn request_lines_that_are_none() {
     for (line, status, code) in [
         ("GET / HTTP/2.0", 505, "http-version-unsupported"),
+        ("GET / HTTP/0.9", 505, "http-version-unsupported"),
+        ("GET / HTTP/1.x", 505, "http-version-unsupported"),
+        ("GET /  HTTP/1.2", 505, "http-version-unsupported"),
+        ("GET / HTTP/1.12", 400, "request-line-malformed"),
+        ("GET / HTTP/1.21", 400, "request-line-malformed"),
+        ("G(T / HTTP/1.2", 400, "request-line-malformed"),
         ("GET /  HTTP/1.1", 400, "request-line-malformed"),
         ("GET", 400, "request-line-malformed"),
         ("G(T / HTTP/1.1", 400, "request-line-malformed"),
@@ -171,6 +177,25 @@ fn request_lines_that_are_none() {
             "{line:?}: {refusal:?}"
         );
     }
+}
+
+/// RFC 9110 2.5: a recipient of a higher minor version than it knows processes the message as of the highest
+/// that it knows.
+#[test]
+fn a_newer_minor_version_is_read_as_ours() {
+    for minor in 2..=9 {
+        let text =
+            format!("\r\nPOST http://b/a?q HTTP/1.{minor}\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1");
+        let head = whole(&text);
+        assert_eq!((head.method, head.path, head.query), (Method::Post, "/a", Some("q")));
+        assert_eq!((head.minor_version, head.keep_alive, head.body), (1, true, BodyLength::Chunked));
+        assert_eq!((head.bytes, head.fields[0].value), (text.len() - 1, &b"b"[..]));
+    }
+    assert_eq!(parse(b"GET / HTTP/1.2\r\n\r\n").map_err(|r| r.code), Err("host-count"));
+    let limits = Limits { fields_max: 2, ..Limits::default() };
+    let text = "GET / HTTP/1.2\r\nHost: a\r\nA: b\r\nA: b\r\n\r\n";
+    let refusal = HeadParser::default().parse(text.as_bytes(), &limits).unwrap_err();
+    assert_eq!(refusal.code, "too-many-header-fields");
 }
 
 #[test]
@@ -214,6 +239,7 @@ fn plausible() -> impl Strategy<Value = Vec<u8>> {
         Just("GET / HTTP/1.1\r\n".to_owned()),
         Just("POST /v1/stream/x?offset=-1 HTTP/1.1\r\n".to_owned()),
         Just("\r\nPUT /a HTTP/1.0\r\n".to_owned()),
+        Just("PUT /a HTTP/1.2\r\n".to_owned()),
         "[ -~]{0,20}\r\n",
     ];
     let field = prop_oneof![
@@ -245,6 +271,13 @@ proptest! {
             (Err(_), Err(_)) => {}
             _ => prop_assert_eq!(at_once, cut),
         }
+    }
+
+    #[test]
+    fn a_minor_version_above_ours_changes_nothing(bytes in plausible(), minor in 2..=9u8) {
+        let ours = String::from_utf8(bytes).unwrap();
+        let newer = ours.replacen("HTTP/1.1", &format!("HTTP/1.{minor}"), 1);
+        prop_assert_eq!(parse(newer.as_bytes()), parse(ours.as_bytes()));
     }
 
     #[test]

@@ -15,6 +15,7 @@ mod chunked;
 mod encode;
 mod head;
 mod heads;
+mod minor;
 mod persistence;
 mod response;
 

@@ -1,6 +1,7 @@
 //! Response heads as a client reads them.
 
 use super::head::BodyLength;
+use super::minor::NewerLine;
 use super::persistence::Persistence;
 use smallvec::SmallVec;
 use std::mem::MaybeUninit;
@@ -72,15 +73,53 @@ pub fn parse_response(bytes: &[u8], to_head: bool) -> Result<Option<ResponseHead
     let config = httparse::ParserConfig::default();
     let length = match config.parse_response_with_uninit_headers(&mut parsed, bytes, &mut space) {
         Ok(httparse::Status::Complete(length)) => length,
-        Ok(httparse::Status::Partial) if bytes.len() > HEAD_BYTES_MAX => return Err(ResponseError::TooLarge),
-        Ok(httparse::Status::Partial) => return Ok(None),
+        Ok(httparse::Status::Partial) => return wait_for_more(bytes),
+        Err(httparse::Error::Version) => return parse_newer(bytes, to_head),
         Err(_) => return Err(ResponseError::Malformed),
     };
-    let fields: SmallVec<_> = parsed.headers.iter().map(field).collect();
     let status = parsed.code.ok_or(ResponseError::Malformed)?;
-    let legacy = parsed.version == Some(0);
+    head(parsed.headers, status, parsed.version == Some(0), length, to_head).map(Some)
+}
+
+/// A head that has not come whole.
+fn wait_for_more<'a>(bytes: &[u8]) -> Result<Option<ResponseHead<'a>>, ResponseError> {
+    if bytes.len() > HEAD_BYTES_MAX { Err(ResponseError::TooLarge) } else { Ok(None) }
+}
+
+/// A head whose line says a minor version above ours, or another version.
+#[cold]
+fn parse_newer(bytes: &[u8], to_head: bool) -> Result<Option<ResponseHead<'_>>, ResponseError> {
+    // Blank lines in front are skipped, as `httparse` does.
+    let start = bytes.iter().position(|byte| !matches!(byte, b'\r' | b'\n')).unwrap_or(0);
+    let line = NewerLine::of(&bytes[start..], 0).ok_or(ResponseError::Malformed)?;
+    let mut parsed = httparse::Response::new(&mut []);
+    parsed.parse(&line.as_ours).map_err(|_| ResponseError::Malformed)?;
+    if !line.whole {
+        return wait_for_more(bytes);
+    }
+    let status = parsed.code.ok_or(ResponseError::Malformed)?;
+    let fields_at = start + line.as_ours.len();
+    let mut space = [httparse::EMPTY_HEADER; FIELDS_CAP];
+    match httparse::parse_headers(&bytes[fields_at..], &mut space) {
+        Ok(httparse::Status::Complete((length, headers))) => {
+            head(headers, status, false, fields_at + length, to_head).map(Some)
+        }
+        Ok(httparse::Status::Partial) => wait_for_more(bytes),
+        Err(_) => Err(ResponseError::Malformed),
+    }
+}
+
+/// What a head of so many `bytes` says.
+fn head<'a>(
+    headers: &[httparse::Header<'a>],
+    status: u16,
+    legacy: bool,
+    bytes: usize,
+    to_head: bool,
+) -> Result<ResponseHead<'a>, ResponseError> {
+    let fields: SmallVec<_> = headers.iter().map(field).collect();
     let (body, keep_alive) = framing(&fields, status, legacy, to_head)?;
-    Ok(Some(ResponseHead { status, fields, bytes: length, body, keep_alive }))
+    Ok(ResponseHead { status, fields, bytes, body, keep_alive })
 }
 
 fn field<'a>(header: &httparse::Header<'a>) -> ResponseField<'a> {
@@ -130,7 +169,9 @@ mod tests {
 
     #[test]
     fn bodies_are_delimited_as_the_head_says() {
-        let cases: [(&str, bool, Option<BodyLength>, bool); 8] = [
+        let cases: [(&str, bool, Option<BodyLength>, bool); 10] = [
+            ("HTTP/1.2 200 OK\r\nContent-Length: 3\r\n\r\nabc", false, Some(BodyLength::Known(3)), true),
+            ("\r\nHTTP/1.9 200\r\n\r\n", false, None, false),
             ("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc", false, Some(BodyLength::Known(3)), true),
             ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", false, Some(BodyLength::Chunked), true),
             ("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n", true, Some(BodyLength::Known(0)), true),
@@ -166,11 +207,16 @@ mod tests {
             ),
             ("HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\n", ResponseError::Framing),
             ("SSH-2.0-OpenSSH_9\r\n", ResponseError::Malformed),
+            ("HTTP/2.0 200 OK\r\n\r\n", ResponseError::Malformed),
+            ("HTTP/1.22 200 OK\r\n\r\n", ResponseError::Malformed),
+            ("HTTP/1.2 200 OK\r\nA b\r\n\r\n", ResponseError::Malformed),
         ] {
             assert_eq!(parse_response(text.as_bytes(), false), Err(error), "{text}");
         }
-        let endless = [b"HTTP/1.1 200 OK\r\nA: ".to_vec(), vec![b'a'; HEAD_BYTES_MAX]].concat();
-        assert_eq!(parse_response(&endless, false), Err(ResponseError::TooLarge));
+        for begin in ["HTTP/1.1 200 OK\r\nA: ", "HTTP/1.2 200 OK\r\nA: ", "HTTP/1.2 200 "] {
+            let endless = [begin.as_bytes().to_vec(), vec![b'a'; HEAD_BYTES_MAX]].concat();
+            assert_eq!(parse_response(&endless, false), Err(ResponseError::TooLarge), "{begin}");
+        }
     }
 
     proptest! {
@@ -184,6 +230,9 @@ mod tests {
                 }
             }
             let _ = parse_response(&bytes, false);
+            // RFC 9110 2.5: a minor version above ours is read as ours.
+            let newer = [b"HTTP/1.7".as_slice(), &text[8..]].concat();
+            prop_assert_eq!(parse_response(&newer, false), parse_response(&text, false));
         }
     }
 }
