@@ -229,7 +229,9 @@ impl<S: Service> Http<S> {
                 Ok(chunk) => chunk,
                 Err(refusal) => return RequestOutcome::Refused(refusal),
             };
-            if decoded.len() as u64 + chunk.data.len() as u64 > self.config.body_bytes_max {
+            // A chunk counts from its announcement: its bytes need not come to be refused.
+            let announced = (decoded.len() + chunk.data.len()) as u64;
+            if announced.saturating_add(decoder.owed_bytes()) > self.config.body_bytes_max {
                 return RequestOutcome::Refused(BODY_TOO_LARGE);
             }
             bodies::take_in(decoded, chunk.data, self.config.head_limits.head_bytes_max);

@@ -239,6 +239,13 @@ fn bodies_up_to_the_limit_are_taken_and_beyond_it_refused_unread() {
         (413, "body-too-large body", false)
     );
     assert!(client.at_end());
+    // By that of a chunk as well, with what came before it.
+    let mut client = server.connect();
+    client
+        .send("POST /echo HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n2dc6bd\r\n");
+    let refused = client.answer();
+    assert_eq!((refused.status, refused.text().as_str()), (413, "body-too-large body"));
+    assert!(client.at_end());
     // And the refusal reaches a peer that goes on sending.
     let mut client = server.connect();
     client.send(&chunked(3_001_000));

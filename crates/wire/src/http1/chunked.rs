@@ -93,6 +93,11 @@ impl ChunkedDecoder {
         Ok(Chunk { consumed: at, data: &[], done: self.expecting == Expecting::Nothing })
     }
 
+    /// Bytes of the present chunk that are still to come, once its size was read to the end of the line.
+    pub fn owed_bytes(&self) -> u64 {
+        if self.expecting == Expecting::Data { self.remaining } else { 0 }
+    }
+
     fn step(&mut self, byte: u8) -> Result<(), Refusal> {
         use Expecting as E;
         self.expecting = match (self.expecting, byte) {
@@ -240,6 +245,20 @@ mod tests {
         assert_eq!(decode(&long, &[]).map_err(|r| r.code), Err("chunk-line-too-long"));
         let long = [b"0\r\n".to_vec(), b"a: b\r\n".repeat(1500)].concat();
         assert_eq!(decode(&long, &[]).map_err(|r| r.code), Err("chunk-line-too-long"));
+    }
+
+    #[test]
+    fn what_a_chunk_announces_is_owed_until_it_came() {
+        let mut decoder = ChunkedDecoder::default();
+        for (input, owed) in
+            [("7fffffff", 0), ("ffffffff;a\r", 0), ("\n", i64::MAX as u64), ("abc", i64::MAX as u64 - 3)]
+        {
+            decoder.decode(input.as_bytes()).unwrap();
+            assert_eq!(decoder.owed_bytes(), owed, "{input:?}");
+        }
+        let mut decoder = ChunkedDecoder::default();
+        assert_eq!(decoder.decode(b"2\r\nab").unwrap().data, b"ab");
+        assert_eq!(decoder.owed_bytes(), 0);
     }
 
     proptest! {
