@@ -75,10 +75,10 @@ fn a_server_is_judged_by_the_configuration_that_it_would_have() {
     let output = doctor(directory.path(), &["--config", file, "--output", "json"], &[]);
     assert_eq!(finding(&output, "memory")["verdict"], "poor");
     assert!(
-        finding(&output, "directory")["found"].as_str().unwrap().starts_with("elsewhere is not there yet")
+        finding(&output, "directory")["found"].as_str().unwrap().starts_with("elsewhere does not exist yet")
     );
     let output = doctor(directory.path(), &["--config", file, "--data", "here", "--output", "json"], &[]);
-    assert!(finding(&output, "directory")["found"].as_str().unwrap().starts_with("here is not there yet"));
+    assert!(finding(&output, "directory")["found"].as_str().unwrap().starts_with("here does not exist yet"));
 }
 
 #[test]

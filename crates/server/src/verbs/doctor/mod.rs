@@ -13,6 +13,7 @@ use crate::client::{Failure, Output};
 use crate::command_line::ServeOptions;
 use crate::config;
 use serde::Serialize;
+use std::borrow::Cow;
 use std::fmt;
 
 /// How good a finding is.
@@ -32,7 +33,7 @@ struct Finding {
     found: String,
     /// What to do about it.
     #[serde(skip_serializing_if = "str::is_empty")]
-    advice: &'static str,
+    advice: Cow<'static, str>,
 }
 
 impl fmt::Display for Finding {
@@ -48,24 +49,27 @@ impl fmt::Display for Finding {
 }
 
 fn good(check: &'static str, found: impl Into<String>) -> Finding {
-    Finding { verdict: Verdict::Good, check, found: found.into(), advice: "" }
+    Finding { verdict: Verdict::Good, check, found: found.into(), advice: "".into() }
 }
 
-fn poor(check: &'static str, found: impl Into<String>, advice: &'static str) -> Finding {
-    Finding { verdict: Verdict::Poor, check, found: found.into(), advice }
+fn poor(check: &'static str, found: impl Into<String>, advice: impl Into<Cow<'static, str>>) -> Finding {
+    Finding { verdict: Verdict::Poor, check, found: found.into(), advice: advice.into() }
 }
 
-fn bad(check: &'static str, found: impl Into<String>, advice: &'static str) -> Finding {
-    Finding { verdict: Verdict::Bad, check, found: found.into(), advice }
+fn bad(check: &'static str, found: impl Into<String>, advice: impl Into<Cow<'static, str>>) -> Finding {
+    Finding { verdict: Verdict::Bad, check, found: found.into(), advice: advice.into() }
 }
 
 /// Variables that are meant for this program by their names, and that nothing reads.
 fn environment(unread: &str) -> Finding {
     if unread.is_empty() {
-        return good("environment", "nothing in it is meant for this program and not read");
+        return good(
+            "environment",
+            "every variable that begins with THALWEG_ is one that this program reads",
+        );
     }
-    let found = format!("not read: {unread}");
-    poor("environment", found, "what they were to say does not hold: set the ones that were meant, or none")
+    let found = format!("no verb of this program reads {unread}");
+    poor("environment", found, "they have no effect: correct the spelling, or unset them")
 }
 
 /// Checks, and prints what was found; whether none of it is bad. `limits` are those of a server with these

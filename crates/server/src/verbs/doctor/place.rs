@@ -22,12 +22,14 @@ const SYNC_SLOW: Duration = Duration::from_millis(20);
 const SYNC_UNLIKELY: Duration = Duration::from_micros(15);
 /// 2020-01-01: clocks before it were never set.
 const EARLIEST_S: u64 = 1_577_836_800;
+/// How far a file's time may be ahead of the clock, since two clocks may have set them.
+const AHEAD_MAX: Duration = Duration::from_secs(60);
 
 /// What is to be said of where a store would be: a directory, there or not, or nowhere.
 pub(super) fn findings(data: &Path, durability: Durability) -> Vec<Finding> {
     let mut findings = vec![wall_clock(data)];
     if durability == Durability::Memory {
-        findings.push(good("directory", "none: the store lives in memory, as configured"));
+        findings.push(good("directory", "none: --durability memory keeps the store in memory"));
     } else {
         findings.extend(directory(data, &existing(data)));
     }
@@ -45,24 +47,32 @@ fn wall_clock(data: &Path) -> Finding {
     if now_us / 1_000_000 < EARLIEST_S {
         return bad(
             "clock",
-            "before 2020",
-            "set the clock: times of records and lifetimes of streams go by it",
+            "it shows a time before 2020",
+            "set the clock before a server starts: records are stamped, and streams expire, by it",
         );
     }
     let newest = fs::read_dir(data).into_iter().flatten().flatten().filter_map(|entry| {
         let modified = entry.metadata().ok()?.modified().ok()?;
         modified.duration_since(UNIX_EPOCH).ok()
     });
-    if newest.max().is_some_and(|newest| newest.as_micros() > u128::from(now_us) + 60_000_000) {
-        let advice = "it went back since, or is wrong now: set it right before a server starts, or lifetimes and reads by time are off";
-        return poor("clock", "the store's files are younger than now", advice);
+    let ahead = newest.max().and_then(|newest| newest.checked_sub(Duration::from_micros(now_us)));
+    if let Some(ahead) = ahead.filter(|ahead| *ahead > AHEAD_MAX) {
+        let found = format!(
+            "it is {} s behind the newest file in {}, so it was set back or is wrong",
+            ahead.as_secs(),
+            data.display()
+        );
+        let advice = "set it right before a server starts: otherwise streams expire late, and reads by time miss records";
+        return poor("clock", found, advice);
     }
     match clock_is_kept() {
-        Ok(true) => good("clock", "something keeps it right"),
-        Ok(false) => {
-            poor("clock", "nothing keeps it right", "run chrony, systemd-timesyncd or another NTP client")
-        }
-        Err(error) => good("clock", format!("the system does not say whether it is synchronised: {error}")),
+        Ok(true) => good("clock", "synchronised"),
+        Ok(false) => poor(
+            "clock",
+            "not synchronised",
+            "run chrony, systemd-timesyncd or another NTP client, so that it stays right",
+        ),
+        Err(error) => good("clock", format!("the system does not tell whether it is synchronised: {error}")),
     }
 }
 
@@ -71,39 +81,45 @@ fn directory(data: &Path, place: &Path) -> Vec<Finding> {
     let mut findings = vec![access(data, place)];
     match file_system(place) {
         Ok(found) => {
-            let free = format!("{} free of {}", Bytes(found.free_bytes), Bytes(found.total_bytes));
+            let free = format!(
+                "{} free of {}, at {}",
+                Bytes(found.free_bytes),
+                Bytes(found.total_bytes),
+                place.display()
+            );
             findings.push(match found.free_bytes {
                 ..FREE_BYTES_BAD => {
-                    bad("space", free, "no room for a segment, so appends would answer 507: free some, or give another --data")
+                    bad("space", free, "the store has no room for its next segment, so appends would be answered 507: free some space, or give another --data")
                 }
                 FREE_BYTES_BAD..FREE_BYTES_FEW => {
-                    poor("space", free, "a busy server fills that soon, and answers 507 then: make room, or bound the store (--retain-bytes)")
+                    poor("space", free, "a busy server soon fills that, and then answers 507: free some space, or bound the store with --retain-bytes")
                 }
                 _ => good("space", free),
             });
             findings.push(match found.backing {
-                Backing::Disk => good("kept by", "a disk, as far as one can tell"),
+                Backing::Disk => good("kept by", "a disk, as far as the system tells"),
                 Backing::Memory => bad(
                     "kept by",
-                    "memory",
-                    "it is gone with the machine: use a disk, or --durability memory",
+                    "memory (tmpfs or the like)",
+                    "everything is lost when the machine stops: give a --data on a disk, or say --durability memory if that is meant",
                 ),
                 Backing::Network => poor(
                     "kept by",
-                    "another machine, or a program",
-                    "what a sync promises is up to it, and a second server there may not be noticed: use a disk",
+                    "a network or user-space file system (NFS, SMB, FUSE)",
+                    "it may confirm a sync before the data is safe, and may let a second server open the store: give a --data on \
+                     a local disk",
                 ),
                 Backing::Container => poor(
                     "kept by",
-                    "the container's own layer",
-                    "it is gone with the container: mount a volume, and give it as --data",
+                    "the container's own file system",
+                    "everything is lost when the container is removed: mount a volume, and give it as --data",
                 ),
             });
         }
         Err(error) => findings.push(bad(
             "space",
             format!("{}: {error}", place.display()),
-            "give another --data, or let this user look there",
+            "give another --data, or let this user read that directory",
         )),
     }
     findings.push(syncs(place));
@@ -114,15 +130,23 @@ fn access(data: &Path, place: &Path) -> Finding {
     let Ok(metadata) = fs::metadata(data) else {
         return good(
             "directory",
-            format!("{} is not there yet; it would be made in {}", data.display(), place.display()),
+            format!(
+                "{} does not exist yet; a server would create it below {}",
+                data.display(),
+                place.display()
+            ),
         );
     };
     let found = format!("{}, mode {:03o}", data.display(), metadata.mode() & 0o777);
     if metadata.mode() & 0o022 != 0 {
-        return bad("directory", found, "other users may put files there: chmod go-w");
+        let advice =
+            format!("other users may write there, and so change the store: chmod go-w {}", data.display());
+        return bad("directory", found, advice);
     }
     if metadata.mode() & 0o055 != 0 {
-        return poor("directory", found, "others may read what it holds: chmod go-rwx, unless that is meant");
+        let advice =
+            format!("other users may look into it: unless that is meant, chmod go-rwx {}", data.display());
+        return poor("directory", found, advice);
     }
     good("directory", found)
 }
@@ -133,19 +157,25 @@ fn syncs(place: &Path) -> Finding {
         Ok(mut times) => {
             times.sort_unstable();
             let (median, worst) = (times[times.len() / 2], times[times.len() - 1]);
-            let found = format!("{:.2} ms, the slowest of {SYNCS} {:.2} ms", millis(median), millis(worst));
+            let found = format!(
+                "a small write is on the disk in {:.2} ms (median of {SYNCS}; the slowest took {:.2} ms)",
+                millis(median),
+                millis(worst)
+            );
             if median < SYNC_UNLIKELY {
                 return poor(
                     "sync",
                     found,
-                    "no disk is that fast: see that its cache survives a power cut, and that no hypervisor skips syncs",
+                    "no disk is that fast, so the write may be in a cache that a power cut empties: check the disk's write cache, and that \
+                     the hypervisor passes syncs on",
                 );
             }
             if median > SYNC_SLOW {
                 return poor(
                     "sync",
                     found,
-                    "each durable answer waits for one, though appends share them: use a faster disk, or --durability os",
+                    "with --durability sync every append waits for at least one (appends at the same time share it): use a faster disk, or \
+                     --durability os, which survives a crash of the program only",
                 );
             }
             good("sync", found)
@@ -153,7 +183,7 @@ fn syncs(place: &Path) -> Finding {
         Err(error) => bad(
             "sync",
             format!("cannot write in {}: {error}", place.display()),
-            "give another --data, or let this user write there",
+            "give another --data, or let this user write to that directory",
         ),
     }
 }

@@ -41,28 +41,28 @@ pub(super) fn findings(options: &ServeOptions, limits: &Limits) -> Vec<Finding> 
 /// `most` that the process may have open, and the connections that they leave `room` for, against those that
 /// are asked for.
 fn descriptors(most: u64, room: u64, asked: Option<u32>) -> Finding {
-    let found = format!("{most} at most: room for {room} connections");
+    let found = format!("this process may open {most}, which leaves room for {room} connections");
     let too_few = asked.is_none_or(|asked| u64::from(asked) > room);
     if too_few && room < CONNECTIONS_BAD {
         return bad(
             "descriptors",
             found,
-            "a server may not start, or serves next to nobody: raise the hard limit (ulimit -Hn, LimitNOFILE=)",
+            "a server may fail to start, or serves next to nobody: raise the hard limit (ulimit -Hn, or LimitNOFILE= of systemd)",
         );
     }
     if let Some(asked) = asked.filter(|_| too_few) {
-        let found = format!("{found}, fewer than the {asked} of connections_max");
+        let found = format!("{found}, fewer than connections_max, {asked}");
         return poor(
             "descriptors",
             found,
-            "raise the hard limit (ulimit -Hn, LimitNOFILE=), or lower connections_max",
+            "raise the hard limit (ulimit -Hn, or LimitNOFILE= of systemd), or lower connections_max",
         );
     }
     if too_few && most < DESCRIPTORS_FEW {
         return poor(
             "descriptors",
             found,
-            "a connection takes one: raise the hard limit (ulimit -Hn, LimitNOFILE=)",
+            "each connection takes one: for more, raise the hard limit (ulimit -Hn, or LimitNOFILE= of systemd)",
         );
     }
     good("descriptors", found)
@@ -71,25 +71,30 @@ fn descriptors(most: u64, room: u64, asked: Option<u32>) -> Finding {
 /// The sums of all bounds, against what the program may use.
 fn memory(limits: &Limits, available: Option<u64>) -> Finding {
     let (idle, busy) = (limits.idle_bytes(), limits.busy_bytes());
-    let sums = format!("{} if every bound were reached at once, {} while all idle", Bytes(busy), Bytes(idle));
+    let sums = format!(
+        "a server takes up to {} with every limit reached at once, and {} with all connections and streams idle",
+        Bytes(busy),
+        Bytes(idle)
+    );
     let Some(available) = available else {
-        return good("memory", format!("{sums}; the system does not say how much there is"));
+        return good("memory", format!("{sums}; the system does not tell how much this program may use"));
     };
-    let found = format!("{} that this program may use; {sums}", Bytes(available));
+    let found = format!("this program may use {}; {sums}", Bytes(available));
     if available < idle {
         return bad(
             "memory",
             found,
-            "idle connections and streams alone would have it killed: lower connections_max or streams_max, or give it more \
-             (MemoryMax=)",
+            "idle connections and streams alone would take more, and the kernel would end the server: lower connections_max or streams_max, or give it more \
+             memory (MemoryMax= of systemd, the container's limit)",
         );
     }
     if available < busy {
         return poor(
             "memory",
             found,
-            "under full load it might be killed: lower connections_max, streams_max, bodies_max_bytes, unsent_max_bytes, \
-             rpc_answers_max_bytes or state_sessions_max_bytes, or give it more (MemoryMax=)",
+            "under full load the kernel might end it: lower connections_max, streams_max, bodies_max_bytes, unsent_max_bytes, \
+             rpc_answers_max_bytes or state_sessions_max_bytes, or give it more memory (MemoryMax= of systemd, the container's \
+             limit)",
         );
     }
     good("memory", found)
@@ -97,12 +102,12 @@ fn memory(limits: &Limits, available: Option<u64>) -> Finding {
 
 fn processors() -> Finding {
     let count = process::parallelism();
-    let found = format!("{count} that this process may use, by affinity and quota");
+    let found = format!("this process may use {count} (by its affinity and its quota)");
     if count == 1 {
         return poor(
             "processors",
             found,
-            "reactors and the thread that syncs share one, which works and is slower: give it two or more",
+            "a server works with one, but slower, since connections and writes to the disk share it: allow it two or more",
         );
     }
     good("processors", found)
@@ -122,15 +127,15 @@ fn clock_read_ns() -> u64 {
 }
 
 fn clock_cost(each_ns: u64, source: &str) -> Finding {
-    let found = format!("{source}, read in {each_ns} ns");
+    let found = format!("{source}; reading the clock takes {each_ns} ns");
     if each_ns <= CLOCK_SLOW_NS {
         return good("clock source", found);
     }
     let advice = if QUICK_SOURCES.contains(&source) {
-        "it is read without a system call, so the machine is busy, or emulates it: ask again when nothing else runs"
+        "that is slow for this source, so the machine is busy or emulates it: run doctor again when nothing else runs"
     } else {
-        "reading it is a system call, and every turn of a reactor reads it: have the kernel use tsc, kvm-clock or \
-         arch_sys_counter (clocksource=)"
+        "each reading is a system call, and the server reads it all the time: have the kernel use tsc, kvm-clock or \
+         arch_sys_counter (clocksource= on its command line)"
     };
     poor("clock source", found, advice)
 }
@@ -138,42 +143,47 @@ fn clock_cost(each_ns: u64, source: &str) -> Finding {
 /// What a ring comes to that is tried if it is wanted; `locked` is how much memory may be locked.
 fn io_uring(wanted: bool, ring: impl FnOnce() -> io::Result<()>, locked: Option<u64>) -> Finding {
     if !wanted {
-        return good("io_uring", "off, as configured: each connection is sent to by itself");
+        return good(
+            "io_uring",
+            "off, as configured: each connection is sent to in a system call of its own",
+        );
     }
     let Err(error) = ring() else {
-        return good("io_uring", "available: what many connections are sent goes in one call");
+        return good("io_uring", "available: many connections are sent to in one system call");
     };
-    let found = format!("not available, so each connection is sent to by itself: {error}");
+    let found = format!("not available, so each connection is sent to in a system call of its own: {error}");
     let advice = match error.kind() {
         io::ErrorKind::OutOfMemory if locked.is_some_and(|most| most < RING_BYTES) => {
-            "a kernel before 5.12 counts it as locked memory: raise that limit (ulimit -l, LimitMEMLOCK=)"
+            "kernels before 5.12 count it as locked memory: raise that limit (ulimit -l, or LimitMEMLOCK= of systemd)"
         }
         io::ErrorKind::PermissionDenied => {
-            "allow it (kernel.io_uring_disabled=0, the container's policy), or say --io-uring off"
+            "allow it (sysctl kernel.io_uring_disabled=0, and the container's seccomp policy), or say --io-uring off"
         }
-        _ => "it takes Linux 5.6, and a container's policy that allows it; or say --io-uring off",
+        _ => "use Linux 5.6 or newer, and a container's seccomp policy that allows it, or say --io-uring off",
     };
     poor("io_uring", found, advice)
 }
 
 fn shared_memory(made: io::Result<()>) -> Finding {
     match made {
-        Ok(()) => good("shared memory", "memfd, which /dev/shm does not bound, of whatever size that is"),
+        Ok(()) => good("shared memory", "memfd is available (it does not depend on the size of /dev/shm)"),
         Err(error) => poor(
             "shared memory",
             format!("memfd is not available: {error}"),
-            "no client reaches services through .shm: use their .sock, or allow memfd_create",
+            "clients cannot reach services by their .shm address: allow memfd_create in the sandbox, or use their .sock address",
         ),
     }
 }
 
 fn children(watched: io::Result<()>) -> Finding {
     match watched {
-        Ok(()) => good("children", "pidfd: programs that are started can be watched"),
+        Ok(()) => {
+            good("children", "pidfd is available: a service's client can start its server and watch it")
+        }
         Err(error) => poor(
             "children",
             format!("pidfd is not available: {error}"),
-            "without it a service's client starts no program: use Linux 5.3 or newer, and a sandbox that allows pidfd_open",
+            "a service's client cannot start its server: use Linux 5.3 or newer, and allow pidfd_open in the sandbox",
         ),
     }
 }
@@ -222,9 +232,10 @@ mod tests {
         let (call, busy) = (clock_cost(1_500, "acpi_pm"), clock_cost(535, "tsc"));
         assert_eq!([call.verdict, busy.verdict], [Verdict::Poor, Verdict::Poor]);
         assert!(
-            call.to_string().contains("have the kernel use tsc") && busy.to_string().contains("ask again")
+            call.to_string().contains("have the kernel use tsc")
+                && busy.to_string().contains("run doctor again")
         );
-        assert!(clock_source_found().found.contains(" read in "));
+        assert!(clock_source_found().found.contains("reading the clock takes"));
     }
 
     #[test]
