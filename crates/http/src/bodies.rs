@@ -114,7 +114,7 @@ pub(crate) const FULL: Refusal = Refusal {
     status: 503,
     code: Limit::Bodies.name(),
     field: "body",
-    detail: "The bodies that are arriving take all the memory there is for them; send it again in a moment.",
+    detail: "Other request bodies that are arriving take all the memory there is for them; send it again in a moment.",
 };
 
 #[cfg(test)]

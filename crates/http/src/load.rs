@@ -327,21 +327,21 @@ const UNSENT: Refusal = Refusal {
     status: 503,
     code: Limit::Unsent.name(),
     field: "request",
-    detail: "Readers leave more unread than the server keeps for them; try again in a moment.",
+    detail: "Slow readers leave as much unsent as the server keeps in memory for them; try again in a moment.",
 };
 
 const WRITES: Refusal = Refusal {
     status: 503,
     code: Limit::Writes.name(),
     field: "request",
-    detail: "As many writes wait for the disk as the server takes; nothing was done, send it again in a moment.",
+    detail: "As many writes wait for the disk as the server allows; nothing was done, send it again in a moment.",
 };
 
 const SUBSCRIBERS: Refusal = Refusal {
     status: 503,
     code: Limit::Subscribers.name(),
     field: "live",
-    detail: "The server has as many subscribers as it takes; read without `live`, or try again in a moment.",
+    detail: "The server has as many live readers as it allows; read without `live`, or try again in a moment.",
 };
 
 #[cfg(test)]

@@ -29,7 +29,7 @@ pub(crate) const CONNECTIONS: Refusal = Refusal {
     status: 503,
     code: Limit::Connections.name(),
     field: "connection",
-    detail: "The server has as many connections as it takes; try again in a moment.",
+    detail: "The server has as many connections as it allows; try again in a moment.",
 };
 
 impl<S: Service> Http<S> {

@@ -368,7 +368,7 @@ const BODY_TOO_LARGE: Refusal = Refusal {
     status: 413,
     code: "body-too-large",
     field: "body",
-    detail: "The request body is larger than this server takes; send it in several requests.",
+    detail: "The request body is larger than body_max_bytes of this server; send it in several requests.",
 };
 
 /// Of whatever field it is.
@@ -376,7 +376,7 @@ const HEADER_DUPLICATE: Refusal = Refusal {
     status: 400,
     code: "header-duplicate",
     field: "header block",
-    detail: "The header may appear once only.",
+    detail: "This header may appear only once in a request.",
 };
 
 pub(crate) const TOO_SLOW: Refusal = Refusal {

@@ -34,7 +34,12 @@ fn it_is_off_unless_it_is_asked_for() {
     let server = Server::start(directory.path(), "127.0.0.1:0", &[]);
     let error = client(&server.url, "log").call("Head", r#"["a"]"#).map(str::to_owned).unwrap_err();
     let said = error.to_string();
-    assert!(said.contains("404: services are not served here: --rpc on") && !said.contains('{'), "{said}");
+    assert!(
+        said.contains(
+            "404: no services are served at this address: the operator turns them on with --rpc on"
+        ) && !said.contains('{'),
+        "{said}"
+    );
 }
 
 #[test]

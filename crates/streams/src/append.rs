@@ -139,21 +139,22 @@ impl<'a> Input<'a> {
         let body = request.body;
         // PROTOCOL 5.2: an empty body is valid only to close.
         if body.is_empty() && !close {
-            let detail = "a POST carries the bytes to append, or Stream-Closed: true and none";
+            let detail =
+                "the body is empty: send the bytes to append, or Stream-Closed: true to close the stream";
             return Err(Problem::new(400, "body-empty", "body", detail));
         }
         // PROTOCOL 5.2: with an empty body the content type is ignored, with any other it is needed.
         let media = match single(request, Name::ContentType)? {
             _ if body.is_empty() => None,
             None | Some(b"") => {
-                let detail = "name the content type of the body; it must be the stream's";
+                let detail = "a body needs a Content-Type, the same as the stream's";
                 return Err(Problem::new(400, "content-type-missing", Name::ContentType, detail));
             }
             Some(value) => Some(media::parse(value).ok_or_else(malformed_media)?),
         };
         let writer_seq = single(request, Name::StreamSeq)?;
         if writer_seq.is_some_and(|seq| seq.is_empty() || seq.len() > KEY_BYTES_MAX) {
-            return Err(Problem::new(400, "writer-seq", Name::StreamSeq, "a sequence has 1 to 1024 bytes"));
+            return Err(Problem::new(400, "writer-seq", Name::StreamSeq, "it has to have 1 to 1024 bytes"));
         }
         let (claim, conditions) = (producer::claim(request)?, Conditions::of(request));
         Ok(Self { body, close, media, writer_seq, claim, conditions })
@@ -166,7 +167,12 @@ impl<'a> Input<'a> {
         }
         match payload(config, self.body)? {
             // PROTOCOL 9.1.3: appending an empty array is refused.
-            (0, _) => Err(Problem::new(400, "json-empty-array", "body", "an empty array appends nothing")),
+            (0, _) => Err(Problem::new(
+                400,
+                "json-empty-array",
+                "body",
+                "an empty array would append nothing; send at least one message",
+            )),
             (_, content) => Ok(content),
         }
     }
@@ -206,7 +212,8 @@ fn decide(
         && !media::same(media, &config.content_type)
     {
         // PROTOCOL 5.2, 12.4: valid but not the stream's.
-        let detail = format!("the stream's content type is {}", config.content_type);
+        let detail =
+            format!("the stream's content type is {}: send the body with that one", config.content_type);
         let problem = Problem::new(409, "content-type-mismatch", Name::ContentType, detail);
         return Decision::Answer(problem.respond());
     }
@@ -225,7 +232,7 @@ fn decide(
     if let (Some(seq), Some(last)) = (input.writer_seq, state.writer_seq.as_deref())
         && seq <= last
     {
-        let detail = "a Stream-Seq at or past this one was accepted; sequences strictly increase";
+        let detail = "a Stream-Seq that is equal or greater was accepted before; each has to be greater than the last, compared byte by byte";
         return Decision::Answer(
             Problem::new(409, "writer-seq-regression", Name::StreamSeq, detail).respond(),
         );

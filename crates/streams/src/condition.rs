@@ -63,7 +63,7 @@ impl<'a> Conditions<'a> {
     /// Why a stream that is not there is not created.
     pub(crate) fn refuse_create(self) -> Option<Problem> {
         self.has(Name::IfMatch).then(|| {
-            let detail = "no stream of that name exists, so neither a tag nor * matches";
+            let detail = "no stream of that name exists, so If-Match cannot match, whatever it says";
             Problem::new(412, "precondition-failed", Name::IfMatch, detail)
         })
     }
@@ -79,12 +79,13 @@ impl<'a> Conditions<'a> {
 
 /// `If-Match` names no tag that the stream has.
 pub(crate) fn changed() -> Problem {
-    let detail = "the stream is not as the tags say: read it, and send the tag of the last response";
+    let detail = "no tag in If-Match is the stream's present ETag: read the stream again, and send the ETag of that response";
     Problem::new(412, "precondition-failed", Name::IfMatch, detail)
 }
 
 /// `If-None-Match` names the stream as it is.
 fn there() -> Problem {
-    let detail = "the header rules out the stream as it is: it exists (*), or has one of the tags";
+    let detail =
+        "If-None-Match rules out the stream as it is: it exists (*), or its present ETag is one of the tags";
     Problem::new(412, "precondition-failed", Name::IfNoneMatch, detail)
 }

@@ -178,7 +178,10 @@ impl<S: Store> Streams<S> {
         let conflict = |field, detail| Some(Problem::new(409, "config-mismatch", field, detail));
         let fork = self.store.fork(&found.stream);
         if let Some(field) = self.branch_mismatch(fork.as_ref(), asked.fork.as_ref()) {
-            return conflict(field, "the stream exists and does not branch off there");
+            return conflict(
+                field,
+                "the stream exists, and differs in whether, from what or where it was forked",
+            );
         }
         let source = fork.map(|fork| self.store.config(&fork.source));
         let (content_type, lifetime) = match &source {
@@ -186,7 +189,10 @@ impl<S: Store> Streams<S> {
             None => (CONTENT_TYPE_DEFAULT, Lifetime::Unlimited),
         };
         if !media::same(asked.content_type.unwrap_or(content_type), &found.config.content_type) {
-            return conflict(Name::ContentType, "the stream exists with another content type");
+            return conflict(
+                Name::ContentType,
+                "the stream exists with another content type; HEAD tells which",
+            );
         }
         let lifetime_asked = asked.lifetime.unwrap_or(lifetime);
         if lifetime_asked != found.config.lifetime {
@@ -194,13 +200,16 @@ impl<S: Store> Streams<S> {
             let sliding = matches!(lifetime_asked, Lifetime::Sliding { .. });
             let absolute = until(lifetime_asked) || !sliding && until(found.config.lifetime);
             let field = if absolute { Name::StreamExpiresAt } else { Name::StreamTtl };
-            return conflict(field, "the stream exists with another lifetime");
+            return conflict(field, "the stream exists with another lifetime; HEAD tells which");
         }
         if let Some(field) = Retain::of(&self.store.notes(&found.stream)).mismatch(asked.retain) {
-            return conflict(field, "the stream exists and keeps another amount");
+            return conflict(field, "the stream exists and retains another amount; HEAD tells which");
         }
         if asked.closed != found.state.closed {
-            return conflict(Name::StreamClosed, "the stream exists and differs in being closed");
+            return conflict(
+                Name::StreamClosed,
+                "the stream exists, and is closed where the request leaves it open, or the other way round",
+            );
         }
         None
     }
@@ -232,7 +241,7 @@ pub(crate) fn malformed_media() -> Problem {
         400,
         "content-type-malformed",
         Name::ContentType,
-        "it has to be type/subtype, of at most 255 printable bytes",
+        "it has to be a media type such as text/plain or application/json, of at most 255 printable bytes",
     )
 }
 
@@ -252,7 +261,7 @@ fn lifetime(request: &Request<'_>) -> Result<Option<Lifetime>, Problem> {
             400,
             "lifetime-conflict",
             Name::StreamExpiresAt,
-            "Stream-TTL and Stream-Expires-At exclude each other",
+            "send Stream-TTL or Stream-Expires-At, not both",
         )),
         // PROTOCOL 5.1: a non-negative integer without leading zeros, sign, point or exponent.
         (Some(ttl), None) => match decimal::parse(ttl, SAFE_INTEGER_MAX) {
@@ -270,7 +279,7 @@ fn lifetime(request: &Request<'_>) -> Result<Option<Lifetime>, Problem> {
                 400,
                 "expires-at-malformed",
                 Name::StreamExpiresAt,
-                "an RFC 3339 timestamp, for example 2030-01-31T12:00:00Z",
+                "it has to be an RFC 3339 timestamp, for example 2030-01-31T12:00:00Z",
             )),
         },
     }

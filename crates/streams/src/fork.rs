@@ -60,14 +60,14 @@ impl ForkRequest {
             let sent = |name: &Name| request.field(*name).is_some();
             let lone = [OFFSET, SUB_OFFSET].into_iter().find(sent);
             return lone.map_or(Ok(None), |name| {
-                let detail = "the header refines Stream-Forked-From, which the request does not have";
+                let detail = "this header needs Stream-Forked-From, which names the source of the fork";
                 Err(Problem::new(400, "fork-source-required", name, detail))
             });
         };
         let (source, sub_offset) = (source_name(source)?, sub_offset.unwrap_or(0));
         // PROTOCOL 4.2: a sub-offset counts from an offset; behind the tail there is nothing to count.
         if sub_offset > 0 && anchor.is_none() {
-            let detail = "a sub-offset counts from Stream-Fork-Offset, which the request does not have";
+            let detail = "this header counts from Stream-Fork-Offset, which the request lacks";
             return Err(Problem::new(400, "fork-offset-required", SUB_OFFSET, detail));
         }
         Ok(Some(Self { source, anchor: anchor.unwrap_or(Anchor::Tail), sub_offset }))
@@ -162,17 +162,16 @@ impl<S: Store> Streams<S> {
     fn known_offset(&self, source: &FoundStream<S>, token: Token) -> Result<u64, Problem> {
         if token.offset > source.state.tail {
             // PROTOCOL 4.2: an offset past the source's tail is 400.
-            let detail = "the offset lies past the source's end; use a Stream-Next-Offset it returned";
+            let detail = "the offset lies past the source's end; use a Stream-Next-Offset of the source";
             return Err(Problem::new(400, "fork-offset-past-end", OFFSET, detail));
         }
         // PROTOCOL 8: an offset is one that the server returned for this stream.
         if token != self.token(source, token.offset) {
-            let detail = "the offset is none of the source's; use a Stream-Next-Offset it returned";
+            let detail = "the offset was issued for another stream; use a Stream-Next-Offset of the source";
             return Err(Problem::new(400, "fork-offset-foreign", OFFSET, detail));
         }
         if token.offset < source.state.first {
-            let detail =
-                "what stood there is no longer kept; fork at -1, where what is left begins, or later";
+            let detail = "the records at that offset are no longer kept: fork at -1, where the oldest that are kept begin, or later";
             return Err(Problem::new(410, "offset-gone", OFFSET, detail));
         }
         Ok(token.offset)
@@ -213,7 +212,7 @@ impl<S: Store> Streams<S> {
         let end = place.and_then(|bytes| from.checked_add(bytes)).filter(|end| *end <= record.next);
         end.ok_or_else(|| {
             // PROTOCOL 4.2: past the next data boundary is 400.
-            let detail = "the sub-offset lies past what one append put behind Stream-Fork-Offset";
+            let detail = "the sub-offset is larger than the one append that begins at Stream-Fork-Offset";
             let problem = Problem::new(400, "fork-sub-offset-past-end", SUB_OFFSET, detail);
             ForkHalt::Refused(self.store.ticket(stream), problem)
         })

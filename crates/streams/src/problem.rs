@@ -9,8 +9,7 @@ use thalweg_wire::field::Name;
 use thalweg_wire::problem::{self, PROBLEM_MEDIA};
 
 /// The refusal of a create beyond `streams_max`.
-pub(crate) const TOO_MANY: &str =
-    "there are as many streams as the server keeps; delete some, or try again when some have expired";
+pub(crate) const TOO_MANY: &str = "the server holds as many streams as it may (streams_max): delete some, or try again when some have expired";
 
 /// A refusal that has not become a response yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,13 +38,13 @@ impl Problem {
     /// The stream was deleted and is kept for its forks.
     pub(crate) fn retained() -> Self {
         let detail =
-            "the stream was deleted and is kept for its forks only; its name is free once they are gone";
+            "the stream was deleted and is kept for its forks only; its name is free once they are deleted";
         Self::new(410, "stream-deleted", "path", detail)
     }
 
     /// PROTOCOL 5.6: an offset before the earliest that is retained.
     pub(crate) fn purged() -> Self {
-        let detail = "what stood there is no longer kept; read from -1, which is what is left";
+        let detail = "the records at that offset are no longer kept: read from -1, where the oldest that are kept begin";
         Self::new(410, "offset-gone", "offset", detail)
     }
 
@@ -56,7 +55,12 @@ impl Problem {
 
     /// Others kept committing first.
     pub(crate) fn contended() -> Self {
-        Self::new(503, "stream-contended", "path", "others kept writing to the stream first; try again")
+        Self::new(
+            503,
+            "stream-contended",
+            "path",
+            "other writers kept committing to the stream first: nothing was done, send the request again",
+        )
     }
 
     /// The refusal as a response.

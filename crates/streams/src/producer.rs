@@ -45,13 +45,13 @@ pub(crate) fn claim<'a>(request: &Request<'a>) -> Result<Option<Claim<'a>>, Prob
         (id, epoch, _) => {
             let missing = [(id, ID), (epoch, EPOCH)].into_iter().find(|(value, _)| value.is_none());
             let field = missing.map_or(SEQ, |(_, name)| name);
-            let detail = "Producer-Id, Producer-Epoch and Producer-Seq come together or not at all";
+            let detail = "send all of Producer-Id, Producer-Epoch and Producer-Seq, or none of them";
             return Err(Problem::new(400, "producer-headers-incomplete", field, detail));
         }
     };
     // PROTOCOL 5.2.1: a non-empty string.
     if id.is_empty() || id.len() > KEY_BYTES_MAX {
-        return Err(Problem::new(400, "producer-id", ID, "the identifier has 1 to 1024 bytes"));
+        return Err(Problem::new(400, "producer-id", ID, "it has to have 1 to 1024 bytes"));
     }
     Ok(Some(Claim { id, place: ProducerState { epoch: integer(epoch, EPOCH)?, seq: integer(seq, SEQ)? } }))
 }
@@ -81,7 +81,7 @@ pub(crate) fn place_lines(headers: &mut Headers, place: ProducerState) {
 
 /// PROTOCOL 5.2.1: 403 with the current epoch fences a superseded producer.
 pub(crate) fn stale(epoch: u64) -> Response {
-    let detail = "a newer epoch of this producer has written; claim a higher one to take over";
+    let detail = "a newer epoch of this producer has written, that of Producer-Epoch; to take over, begin a higher one";
     Problem::new(403, "producer-epoch-stale", EPOCH, detail).respond_with(|headers| {
         headers.integer(EPOCH, epoch);
     })
@@ -89,7 +89,7 @@ pub(crate) fn stale(epoch: u64) -> Response {
 
 /// PROTOCOL 5.2.1: 409 with the expected and the received sequence.
 pub(crate) fn gap(expected: u64, received: u64) -> Response {
-    let detail = "requests before this one have not arrived; send from the expected sequence on";
+    let detail = "appends of this producer before this one are missing; send them first, from Producer-Expected-Seq on";
     Problem::new(409, "producer-sequence-gap", SEQ, detail).respond_with(|headers| {
         headers.integer("Producer-Expected-Seq", expected).integer("Producer-Received-Seq", received);
     })
@@ -97,7 +97,8 @@ pub(crate) fn gap(expected: u64, received: u64) -> Response {
 
 /// PROTOCOL 5.2.1: a new epoch starts at sequence 0.
 pub(crate) fn new_epoch_not_at_zero() -> Response {
-    Problem::new(400, "producer-epoch-start", SEQ, "a new epoch starts at Producer-Seq 0").respond()
+    Problem::new(400, "producer-epoch-start", SEQ, "the first append of a new epoch has Producer-Seq 0")
+        .respond()
 }
 
 /// PROTOCOL 5.2.1: a non-negative integer of at most 2^53-1.

@@ -203,7 +203,7 @@ impl<S: Store> Streams<S> {
             Start::At(token) if token.offset < found.state.first => Err(Problem::purged()),
             Start::At(token) if token.offset > found.state.tail => {
                 let detail =
-                    "the offset lies past the end of the stream; use a Stream-Next-Offset it returned";
+                    "the offset lies past the end of the stream; use a Stream-Next-Offset that it returned";
                 Err(Problem::new(400, "offset-past-end", "offset", detail))
             }
             Start::At(token) => Ok(token.offset),
@@ -245,19 +245,23 @@ impl ReadQuery {
             None => None,
             Some("long-poll") => Some(Mode::LongPoll),
             Some("sse") => Some(Mode::Sse),
-            Some(_) => return Err(Problem::new(400, "live-mode", "live", "live is `long-poll` or `sse`")),
+            Some(_) => {
+                return Err(Problem::new(400, "live-mode", "live", "live has to be `long-poll` or `sse`"));
+            }
         };
         // PROTOCOL 5.7, 5.8: a live read says where it begins.
         if live.is_some() && offset.is_none() && since.is_none() {
-            let detail = "a live read names its offset: -1, now, or a Stream-Next-Offset";
+            let detail = "a live read needs an offset: -1 (the beginning), now (what comes next), or a Stream-Next-Offset";
             return Err(Problem::new(400, "offset-required", "offset", detail));
         }
         if offset.is_some() && since.is_some() {
-            let detail = "a read begins at an offset or at a time, not at both; go on with the offset alone";
+            let detail =
+                "a read begins at an offset or at a time, not at both: to continue, send the offset alone";
             return Err(Problem::new(400, "start-named-twice", "since", detail));
         }
         if live.is_some() && until.is_some() {
-            let detail = "a live read has no end; read until a time without live";
+            let detail =
+                "a live read has no end: leave out live to read until a time, or until to follow the stream";
             return Err(Problem::new(400, "until-live", "until", detail));
         }
         let span = Span::parse(since.as_deref(), until.as_deref())?;
@@ -275,7 +279,7 @@ impl ReadQuery {
     fn or_again(self, request: &Request<'_>) -> Result<Self, Problem> {
         let heard = if self.live == Some(Mode::Sse) { single(request, LAST_HEARD)? } else { None };
         let Some(heard) = heard.filter(|heard| !heard.is_empty()) else { return Ok(self) };
-        let detail = "the id is that of an event which the server sent, exactly as it was";
+        let detail = "it has to be the id of an event, exactly as the server sent it";
         let token =
             Token::parse(heard).ok_or_else(|| Problem::new(400, "offset-malformed", LAST_HEARD, detail))?;
         Ok(Self { start: Start::At(token), span: Span::default(), again: true, ..self })

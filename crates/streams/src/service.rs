@@ -99,8 +99,7 @@ impl<S: Store> Service for Streams<S> {
     }
 
     fn failed(&mut self, _now: Now) -> Response {
-        let detail =
-            "the store failed before the request was known to be durable; read before sending it again";
+        let detail = "the store failed before the request was durable, so it may or may not last: once the server was restarted, read the stream before sending it again";
         Problem::new(500, "outcome-unknown", "store", detail).respond()
     }
 
@@ -134,7 +133,7 @@ impl<S: Store> Service for Streams<S> {
 fn packed(request: &Request<'_>) -> Option<Response> {
     let carries = matches!(request.method, Method::Put | Method::Post);
     request.coding().filter(|_| carries).map(|_| {
-        let detail = "a body is sent as it is, in no content coding";
+        let detail = "bodies are not decoded: send it without a content coding such as gzip";
         Problem::new(415, "content-encoding", Name::ContentEncoding, detail).respond_with(|headers| {
             headers.constant(b"Accept-Encoding: identity\r\n");
         })
@@ -171,7 +170,7 @@ fn elsewhere(request: &Request<'_>) -> Response {
 }
 
 fn method_not_allowed(allow: &str) -> Response {
-    let detail = "the resource does not know this method; Allow lists those it knows";
+    let detail = "this path does not take that method; Allow lists those that it takes";
     Problem::new(405, "method-not-allowed", "method", detail).respond_with(|headers| {
         headers.line("Allow", allow.as_bytes());
     })

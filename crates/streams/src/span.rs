@@ -51,7 +51,7 @@ fn time(key: &'static str, text: Option<&str>) -> Result<Option<u64>, Problem> {
         let detail = match text.contains(' ') {
             false => "a time is RFC 3339 (2030-01-01T00:00:00Z), or milliseconds since 1970",
             true => {
-                "a time is RFC 3339, without blanks, or milliseconds since 1970; a + in a query is a blank: write it %2B"
+                "a time is RFC 3339 without spaces, or milliseconds since 1970; in a query a + stands for a space: write it %2B"
             }
         };
         let time = rfc3339::parse(text).map(Some);
@@ -61,7 +61,7 @@ fn time(key: &'static str, text: Option<&str>) -> Result<Option<u64>, Problem> {
     if text.starts_with('-') {
         return Ok(Some(0));
     }
-    let detail = "milliseconds since 1970 are out of range: at most 18446744073709551";
+    let detail = "there are too many milliseconds since 1970: at most 18446744073709551";
     let millis = decimal::parse(text.as_bytes(), MILLIS_MAX);
     millis
         .map(|millis| Some(millis * 1_000))

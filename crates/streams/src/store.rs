@@ -147,7 +147,7 @@ pub enum StoreError {
     #[error("the store cannot write now: {0}")]
     Io(String),
     /// One commit is larger than the store takes. Nothing was applied.
-    #[error("the commit has {size} bytes, the store takes {limit} at once")]
+    #[error("the append has {size} bytes and the store takes at most {limit} at once: split it")]
     TooLarge {
         /// Bytes asked for.
         size: u64,
@@ -161,7 +161,7 @@ pub enum StoreError {
     #[error("{0}; inspect it with `thalweg verify`")]
     Damaged(String),
     /// What stood at the offset was let go of.
-    #[error("what stood there is no longer kept")]
+    #[error("the records there are no longer kept")]
     Purged,
     /// The offset lies past the end: the visible one of a read, the staged one of a fork.
     #[error("the offset lies past the end of the stream")]

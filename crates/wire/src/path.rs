@@ -22,22 +22,22 @@ pub const NAME_BYTES_MAX: usize = 1024;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
     /// A `%` without two hexadecimal digits.
-    #[error("the stream name holds a % that two hexadecimal digits do not follow")]
+    #[error("the name has a % without two hexadecimal digits behind it")]
     Escape,
     /// A slash written as `%2F`.
-    #[error("the stream name holds an escaped slash; write it as a plain slash")]
+    #[error("the name has an escaped slash; write it as a plain slash")]
     Slash,
     /// Longer than [`NAME_BYTES_MAX`].
-    #[error("the stream name is longer than 1024 bytes after decoding")]
+    #[error("the name is longer than 1024 bytes after decoding")]
     Length,
     /// Not UTF-8 after decoding.
-    #[error("the stream name is not UTF-8 after decoding")]
+    #[error("the name is not UTF-8 after decoding")]
     Utf8,
     /// NUL or another control character.
-    #[error("the stream name holds a control character")]
+    #[error("the name has a control character")]
     Control,
     /// An empty segment, `.` or `..`.
-    #[error("the stream name holds an empty, `.` or `..` segment")]
+    #[error("the name is empty, or has a segment that is empty, `.` or `..`")]
     Segment,
 }
 

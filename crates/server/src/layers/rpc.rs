@@ -30,7 +30,7 @@ const NOT_SERVED: Refusal = Refusal {
     status: 404,
     code: "path-unknown",
     field: "path",
-    detail: "services are not served here: --rpc on has them served, at the address of --rpc-listen where one is given",
+    detail: "no services are served at this address: the operator turns them on with --rpc on, and --rpc-listen gives them an address of their own",
 };
 
 /// What `--rpc` says.

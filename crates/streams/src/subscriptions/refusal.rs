@@ -48,7 +48,7 @@ impl Refusal {
     /// The resource takes other methods.
     pub(crate) fn method(allow: &'static str) -> Refusal {
         let refusal =
-            Refusal::new(405, "METHOD_NOT_ALLOWED", "method", format!("this resource knows {allow}"));
+            Refusal::new(405, "METHOD_NOT_ALLOWED", "method", format!("this resource allows {allow}"));
         Refusal { allow: Some(allow), ..refusal }
     }
 
@@ -64,8 +64,8 @@ impl Refusal {
 
     /// What is kept under that identifier is not understood.
     pub(crate) fn foreign() -> Refusal {
-        let detail = "a later version of this program keeps the subscription, or harm came to it: it stays as it is, and \
-            nobody is woken by it; go on with that version, or delete it";
+        let detail = "the subscription was written by a later version of this program, or is damaged: it stays as it is, and \
+            wakes nobody; use that version, or delete the subscription";
         Refusal::new(500, "SUBSCRIPTION_NOT_UNDERSTOOD", "path", detail)
     }
 

@@ -94,7 +94,7 @@ fn body<'a, T: Deserialize<'a>>(request: &Request<'a>) -> Result<T, Refusal> {
             415,
             "UNSUPPORTED_MEDIA_TYPE",
             Name::ContentType,
-            "the body is application/json",
+            "the body has to be application/json, and its Content-Type says another (curl -d does by itself)",
         ));
     }
     let bad = |detail| Err(Refusal::new(400, "INVALID_REQUEST", "body", detail));
@@ -103,7 +103,7 @@ fn body<'a, T: Deserialize<'a>>(request: &Request<'a>) -> Result<T, Refusal> {
     }
     match serde_json::from_slice(request.body) {
         Ok(Object(body)) => Ok(body),
-        Err(error) => bad(format!("not as expected: {error}")),
+        Err(error) => bad(format!("the body is not as expected: {error}")),
     }
 }
 
@@ -213,7 +213,7 @@ fn delivery(wanted: &SubscriptionBody, asker: Asker, options: &Options) -> Resul
             Ok(Delivery::PullWake { wake_stream: wake_stream.as_ref().to_owned() })
         }
         Some("pull-wake") => Err(bad("webhook", "only a webhook subscription has a webhook")),
-        _ => Err(bad("type", "the type is webhook or pull-wake")),
+        _ => Err(bad("type", "type has to be webhook or pull-wake")),
     }
 }
 
@@ -249,7 +249,7 @@ fn ack(Object(ack): &Object<AckBody>) -> Result<AckText, Refusal> {
 
 /// The refusal of an ack that is none of what this server tells.
 pub(crate) fn foreign_offset(offset: &str) -> Refusal {
-    let detail = format!("{offset:?} is no offset this server gave out");
+    let detail = format!("{offset:?} is not an offset that this server issued");
     Refusal::new(400, "INVALID_OFFSET", "acks.offset", detail)
 }
 

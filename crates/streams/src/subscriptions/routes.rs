@@ -446,7 +446,14 @@ fn unauthorized(why: BadToken) -> Refusal {
 
 /// The subscription's id (empty for the keys) and which of its resources a path names.
 fn resource(rest: &str) -> Result<(String, Resource<'_>), Refusal> {
-    let unknown = || Refusal::new(404, "PATH_UNKNOWN", "path", "no such resource under __ds");
+    let unknown = || {
+        Refusal::new(
+            404,
+            "PATH_UNKNOWN",
+            "path",
+            "nothing is at that path; __ds has subscriptions/<id> and jwks.json",
+        )
+    };
     if rest == "jwks.json" {
         return Ok((String::new(), Resource::Jwks));
     }

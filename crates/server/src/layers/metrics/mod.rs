@@ -44,7 +44,7 @@ const READ_ONLY: Refusal = Refusal {
     status: 405,
     code: "method-not-allowed",
     field: "method",
-    detail: "the resource does not know this method; Allow lists those it knows",
+    detail: "this path does not take that method; Allow lists those that it takes",
 };
 const ALLOW: &[u8] = b"Allow: GET, HEAD, OPTIONS\r\n";
 

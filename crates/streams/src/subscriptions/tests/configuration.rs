@@ -108,7 +108,8 @@ fn a_body_is_an_object_and_so_is_what_it_holds() {
     world.turn();
     let claimed = world.claim("s", "worker");
     let bearer = format!("Bearer {}", claimed.body["token"].as_str().unwrap());
-    let no_object = "not as expected: invalid type: sequence, expected a JSON object at line 1 column ";
+    let no_object =
+        "the body is not as expected: invalid type: sequence, expected a JSON object at line 1 column ";
     let empty = "the body is empty; it has to be a JSON object";
     for (verb, body, detail) in [
         ("", r#"["pull-wake","orders/*",null,null,"w",null,null]"#, no_object),
@@ -119,10 +120,14 @@ fn a_body_is_an_object_and_so_is_what_it_holds() {
         ("/ack", r#"["w",1,[],true]"#, no_object),
         ("/ack", r#"{"wake_id":"w","generation":1,"acks":[["a","-1"]]}"#, no_object),
         ("/release", r#"["w",1,[],true]"#, no_object),
-        ("", "7", "not as expected: invalid type: integer `7`, expected a JSON object at line 1 column 1"),
+        (
+            "",
+            "7",
+            "the body is not as expected: invalid type: integer `7`, expected a JSON object at line 1 column 1",
+        ),
         ("", "", empty),
         ("/claim", " \r\n\t", empty),
-        ("/claim", "{}", "not as expected: missing field `worker` at line 1 column 2"),
+        ("/claim", "{}", "the body is not as expected: missing field `worker` at line 1 column 2"),
     ] {
         let method = if verb.is_empty() { Method::Put } else { Method::Post };
         let target = format!("__ds/subscriptions/s{verb}");
