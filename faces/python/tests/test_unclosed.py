@@ -7,6 +7,7 @@ import sys
 import unittest
 import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import thalweg
@@ -18,13 +19,20 @@ from thalweg.service import NoServer, Server, SyncClient
 
 
 def let_go(known: list[Any], meanwhile: Callable[[], object] = lambda: None) -> list[str]:
-    """Forgets what is known, and says what was unclosed."""
-    with warnings.catch_warnings(record=True) as said:
+    """Forgets what is known, and says what was unclosed. Keeps the words alone: a warning that is kept keeps what it is of."""
+    said: list[str] = []
+
+    def show(message: Warning | str, category: type[Warning], *_: object) -> None:
+        if category is ResourceWarning:
+            said.append(" ".join(str(message).split()[:2]))
+
+    with warnings.catch_warnings():
         warnings.simplefilter("always")
+        warnings.showwarning = show
         known.clear()
         gc.collect()
         meanwhile()
-    return [" ".join(str(warning.message).split()[:2]) for warning in said if warning.category is ResourceWarning]
+    return said
 
 
 class Stores(StoreCase):
@@ -202,6 +210,24 @@ class Sessions(Served):
                 self.assertEqual(let_go(known), ["unclosed session"])
                 self.assertEqual(len(descriptors()), before)
         self.assertEqual(raised, [])
+
+    def test_one_whose_loop_is_closed_before_its_next_turn_says_so_once_and_hangs_up(self) -> None:
+        def forget(way: str, loop: asyncio.AbstractEventLoop) -> None:
+            session = loop.run_until_complete(state.Session.open(way))
+            del session
+            gc.collect()
+            loop.close()
+
+        def begin_and_forget(way: str, make: Callable[[], asyncio.AbstractEventLoop]) -> None:
+            forget(way, make())
+            gc.collect()
+
+        for make in (asyncio.new_event_loop, thalweg.new_event_loop):
+            for way in self.ways:
+                with self.subTest(way, loop=make.__module__):
+                    before = len(descriptors())
+                    self.assertEqual(let_go([], partial(begin_and_forget, way, make)), ["unclosed session"])
+                    self.assertEqual(len(descriptors()), before)
 
     def test_a_child_says_nothing_of_its_parents(self) -> None:
         code = """

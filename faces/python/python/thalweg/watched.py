@@ -26,6 +26,9 @@ class Watched(AsyncScope):
     _what = "client"
     _descriptor = -1
     """What the loop watches; -1 for nothing any more."""
+    _is_leaving = False
+    """Whether it was forgotten and the loop is to close it. A loop that is closed instead lets go of it all the same, and whoever
+    forgot it has said so already."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -59,10 +62,11 @@ class Watched(AsyncScope):
         self._tell_all()
 
     def _is_open(self) -> bool:
-        return self._descriptor >= 0
+        return self._descriptor >= 0 and not self._is_leaving
 
     def _abandon(self) -> None:
         # Only the loop's thread may take it off the loop, which knows it until then.
+        self._is_leaving = True
         try:
             self._loop.call_soon_threadsafe(self.close)
         except RuntimeError:
