@@ -150,28 +150,32 @@ fn go_anywhere(had: &libc::cpu_set_t) {
 
 /// Makes a child that begins with [`begin`]: its process, or an error's number below zero.
 ///
+/// Each operand has a register by name. The compiler may give any other one the frame pointer, which the child
+/// empties before it reads them.
+///
 /// # Safety
 /// `asked` names a stack that nobody else uses, and shares memory only until the child lets go of it.
 #[cfg(target_arch = "x86_64")]
 unsafe fn clone_and_begin(asked: &libc::clone_args, start: *mut Start<'_>) -> libc::c_long {
     let answer;
-    // SAFETY: the parent comes back from the call as from any other, with two registers changed. The child
-    // has a stack that is aligned as callees expect, calls `begin`, and never gets beyond it.
+    // SAFETY: the parent comes back from the call as from any other, with three registers changed. The child
+    // has a stack that is aligned as callees expect, calls `begin`, and never gets beyond it. The kernel leaves
+    // it the registers that the call does not answer in.
     unsafe {
         std::arch::asm!(
             "syscall",
             "test rax, rax",
             "jnz 2f",
             "xor ebp, ebp",
-            "mov rdi, {start}",
-            "call {begin}",
+            "mov rdi, rdx",
+            "call r8",
             "ud2",
             "2:",
-            start = in(reg) start,
-            begin = in(reg) begin as unsafe extern "C" fn(*mut Start<'_>) -> !,
             inlateout("rax") libc::SYS_clone3 => answer,
             in("rdi") asked,
             in("rsi") size_of::<libc::clone_args>(),
+            in("rdx") start,
+            in("r8") begin as unsafe extern "C" fn(*mut Start<'_>) -> !,
             out("rcx") _,
             out("r11") _,
         );
@@ -192,15 +196,15 @@ unsafe fn clone_and_begin(asked: &libc::clone_args, start: *mut Start<'_>) -> li
             "svc 0",
             "cbnz x0, 2f",
             "mov x29, xzr",
-            "mov x0, {start}",
-            "blr {begin}",
+            "mov x0, x2",
+            "blr x3",
             "brk 1",
             "2:",
-            start = in(reg) start,
-            begin = in(reg) begin as unsafe extern "C" fn(*mut Start<'_>) -> !,
             in("x8") libc::SYS_clone3,
             inlateout("x0") asked => answer,
             in("x1") size_of::<libc::clone_args>(),
+            in("x2") start,
+            in("x3") begin as unsafe extern "C" fn(*mut Start<'_>) -> !,
         );
     }
     answer
