@@ -64,13 +64,44 @@ impl Started {
     }
 }
 
+/// What of a program's start was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// A process, and the descriptor of its end.
+    Process,
+    /// Its session, or the process group that it was to join.
+    Group,
+    /// Its standard input, output or error.
+    Standard,
+    /// The directory that it was to run in.
+    Directory,
+    /// The program itself: there is none, or it may not be run.
+    Program,
+}
+
+/// Why a program was not started.
+#[derive(Debug)]
+pub struct Refused {
+    /// What was refused. The C library does not say, so where it starts programs this is what the error and the
+    /// directory suggest.
+    pub step: Step,
+    /// What the system said.
+    pub error: io::Error,
+}
+
+impl Refused {
+    fn at(step: Step) -> impl Fn(io::Error) -> Self {
+        move |error| Self { step, error }
+    }
+}
+
 /// Starts a program.
 ///
 /// # Errors
 /// `NotFound` when none of the paths is there, what the kernel says of the one that is, or of the directory;
 /// out of processes or descriptors. Nothing was started then, but for the last, when the program runs without
 /// a descriptor that tells of its end: it is ended.
-pub fn spawn(program: &Program<'_>) -> io::Result<Started> {
+pub fn spawn(program: &Program<'_>) -> Result<Started, Refused> {
     let (paths, arguments) = (pointers(program.paths), pointers(program.arguments));
     let paths = &paths[..program.paths.len()];
     let environment = pointers(program.environment);
@@ -126,7 +157,7 @@ mod tests {
 
     /// The same, however it is started.
     fn said_by(
-        start: impl FnOnce(&Program<'_>) -> io::Result<Started>,
+        start: impl FnOnce(&Program<'_>) -> Result<Started, Refused>,
         script: &str,
         change: impl FnOnce(&mut Program<'_>),
     ) -> (String, i32) {
@@ -167,7 +198,7 @@ mod tests {
     }
 
     /// Starts as on a kernel that does not know the call.
-    fn by_library(program: &Program<'_>) -> io::Result<Started> {
+    fn by_library(program: &Program<'_>) -> Result<Started, Refused> {
         library::start(program, pointers(program.arguments).as_ptr(), pointers(program.environment).as_ptr())
     }
 
@@ -241,7 +272,11 @@ mod tests {
                 new_session: true,
                 process_group: None,
             };
-            let kinds = [spawn, by_library].map(|start| start(&program).unwrap_err().kind());
+            let kinds = [spawn, by_library].map(|start| {
+                let Refused { step, error } = start(&program).unwrap_err();
+                assert_eq!(step, Step::Program, "{tried:?}: {error}");
+                error.kind()
+            });
             assert_eq!(kinds[0], kinds[1], "{tried:?}");
             kinds[0]
         };
@@ -253,5 +288,41 @@ mod tests {
         assert_eq!(refused(&[inside, absent]), io::ErrorKind::NotFound);
         assert_eq!(refused(&[forbidden]), io::ErrorKind::PermissionDenied);
         assert_eq!(refused(&[inside, forbidden, absent]), io::ErrorKind::PermissionDenied);
+    }
+    #[test]
+    fn what_is_refused_is_named() {
+        let (paths, arguments) = (strings(&["/bin/true"]), strings(&["true"]));
+        let refused = |change: fn(&mut Program<'_>)| {
+            let mut program = Program {
+                paths: &paths,
+                arguments: &arguments,
+                environment: &[],
+                directory: None,
+                standard: [None; 3],
+                closes_others: true,
+                default_signals: true,
+                new_session: false,
+                process_group: None,
+            };
+            change(&mut program);
+            let found = [spawn, by_library].map(|start| {
+                let Refused { step, error } = start(&program).unwrap_err();
+                (step, error.raw_os_error())
+            });
+            assert_eq!(found[0], found[1]);
+            found[0]
+        };
+        let group = |program: &mut Program<'_>| program.process_group = Some(i32::MAX);
+        assert_eq!(refused(group), (Step::Group, Some(libc::EPERM)));
+        // A session's leader is its group's for good.
+        let leader =
+            |program: &mut Program<'_>| (program.new_session, program.process_group) = (true, Some(1));
+        assert_eq!(refused(leader), (Step::Group, Some(libc::EPERM)));
+        let closed = |program: &mut Program<'_>| program.standard = [None, Some(i32::MAX), None];
+        assert_eq!(refused(closed), (Step::Standard, Some(libc::EBADF)));
+        let absent = |program: &mut Program<'_>| program.directory = Some(c"/nowhere");
+        assert_eq!(refused(absent), (Step::Directory, Some(libc::ENOENT)));
+        let file = |program: &mut Program<'_>| program.directory = Some(c"/etc/passwd");
+        assert_eq!(refused(file), (Step::Directory, Some(libc::ENOTDIR)));
     }
 }

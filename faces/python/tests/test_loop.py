@@ -570,6 +570,19 @@ thalweg.run(main())
                 thalweg.run(start(*words, **more))
             self.assertEqual(raised.exception.filename, name)
 
+    def test_what_has_no_name_is_told_in_words(self) -> None:
+        async def start(**more: int) -> None:
+            await asyncio.create_subprocess_exec("true", **more)
+
+        group = (1 << 31) - 1
+        for more, words, why in (
+            ({"process_group": group}, f"process group {group}", PermissionError),
+            ({"stdin": 1 << 20}, "stdin, stdout or stderr", OSError),
+        ):
+            with self.subTest(words), self.assertRaisesRegex(why, f": {words}$") as raised:
+                thalweg.run(start(**more))
+            self.assertIsNone(raised.exception.filename)
+
     def test_no_descriptor_is_left_over(self) -> None:
         async def main() -> None:
             for _ in range(5):

@@ -8,10 +8,10 @@
 //!
 //! Invariants: from before the child is there until it has none of its parent's handlers, every signal is
 //! blocked. The child runs on a stack of its own, calls nothing but the kernel, neither allocates nor takes a
-//! lock, and writes nothing but [`Start::refused`]; its parent's thread stands still meanwhile. Checked by
+//! lock, and writes nothing but [`Start::refused`] and [`Start::step`]; its parent's thread stands still meanwhile. Checked by
 //! the tests of [`super`].
 
-use super::{Program, Started, takes_aside};
+use super::{Program, Refused, Started, Step, takes_aside};
 use std::ffi::CStr;
 use std::io;
 use std::mem::{MaybeUninit, size_of};
@@ -39,6 +39,8 @@ struct Start<'a> {
     processors: Option<libc::cpu_set_t>,
     /// Why it did not become the program.
     refused: libc::c_int,
+    /// What it did last.
+    step: Step,
 }
 
 /// Starts a program. `None`: this kernel does not know the call, or a filter (seccomp) forbids it.
@@ -47,9 +49,17 @@ pub(super) fn start(
     paths: &[*const libc::c_char],
     arguments: *const *const libc::c_char,
     environment: *const *const libc::c_char,
-) -> Option<io::Result<Started>> {
-    let mut start =
-        Start { program, paths, arguments, environment, blocked: 0, processors: None, refused: 0 };
+) -> Option<Result<Started, Refused>> {
+    let mut start = Start {
+        program,
+        paths,
+        arguments,
+        environment,
+        blocked: 0,
+        processors: None,
+        refused: 0,
+        step: Step::Process,
+    };
     let mut stack: Vec<MaybeUninit<u128>> = Vec::with_capacity(STACK_BYTES / size_of::<u128>());
     let mut end: RawFd = -1;
     // SAFETY: a record of numbers, for which zeroes are a value.
@@ -75,7 +85,10 @@ pub(super) fn start(
     drop(stack);
     let process = match libc::c_int::try_from(answer) {
         Ok(process) if process > 0 => process,
-        refused => return unless_unknown(refused.unwrap_or(-libc::EAGAIN)).map(Err),
+        refused => {
+            let error = unless_unknown(refused.unwrap_or(-libc::EAGAIN))?;
+            return Some(Err(Refused { step: Step::Process, error }));
+        }
     };
     // SAFETY: the kernel made it for this call, and nobody else knows it.
     let started = Started { process, end: unsafe { OwnedFd::from_raw_fd(end) } };
@@ -87,7 +100,7 @@ pub(super) fn start(
             if refused == NOT_CLOSED {
                 return None;
             }
-            Err(io::Error::from_raw_os_error(refused))
+            Err(Refused { step: start.step, error: io::Error::from_raw_os_error(refused) })
         }
     })
 }
@@ -236,7 +249,7 @@ fn failed() -> libc::c_int {
 ///
 /// # Safety
 /// As [`begin`].
-unsafe fn prepare(start: &Start<'_>) -> libc::c_int {
+unsafe fn prepare(start: &mut Start<'_>) -> libc::c_int {
     let program = start.program;
     // SAFETY: calls of the kernel alone, on numbers and on strings and sets that the parent keeps.
     unsafe {
@@ -247,10 +260,12 @@ unsafe fn prepare(start: &Start<'_>) -> libc::c_int {
             libc::signal(libc::SIGPIPE, libc::SIG_DFL);
             libc::signal(libc::SIGXFSZ, libc::SIG_DFL);
         }
+        start.step = Step::Group;
         let leads = program.new_session && libc::setsid() < 0;
         if leads || program.process_group.is_some_and(|group| libc::setpgid(0, group) != 0) {
             return failed();
         }
+        start.step = Step::Standard;
         // One of the first three that is to be in another's place is taken aside: what comes into its own
         // place would be taken for it.
         let mut standard = program.standard;
@@ -279,9 +294,11 @@ unsafe fn prepare(start: &Start<'_>) -> libc::c_int {
         if others && libc::syscall(libc::SYS_close_range, 3_u32, u32::MAX, 0_u32) != 0 {
             return NOT_CLOSED;
         }
+        start.step = Step::Directory;
         if program.directory.map(CStr::as_ptr).is_some_and(|directory| libc::chdir(directory) != 0) {
             return failed();
         }
+        start.step = Step::Program;
         change_signals(&start.blocked, std::ptr::null_mut());
         0
     }

@@ -1,30 +1,49 @@
 //! The C library's `posix_spawn`, for a kernel that does not know the call that [`super::beside`] makes, or
 //! whose guard forbids it.
 
-use super::{Program, Started, takes_aside};
+use super::{Program, Refused, Started, Step, takes_aside};
+use rustix::fs::{Access, access};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
-use std::ffi::CStr;
+use std::ffi::{CStr, OsStr};
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 /// Starts the first of a program's paths that is there; the errors are those of [`super::beside`].
 pub(super) fn start(
     program: &Program<'_>,
     arguments: *const *const libc::c_char,
     environment: *const *const libc::c_char,
-) -> io::Result<Started> {
+) -> Result<Started, Refused> {
     let prepared = Prepared::new(program)?;
     let (mut refused, mut absent) = (None, io::Error::from_raw_os_error(libc::ENOENT));
     for path in program.paths {
         match prepared.start(path, arguments, environment) {
-            Ok(process) => return watch(process),
+            Ok(process) => return watch(process).map_err(Refused::at(Step::Process)),
             Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENOTDIR)) => {
                 absent = error
             }
             Err(error) => refused = refused.or(Some(error)),
         }
     }
-    Err(refused.unwrap_or(absent))
+    let error = refused.unwrap_or(absent);
+    Err(Refused { step: suggested(program, &error), error })
+}
+
+/// What was refused, as far as can be told: the C library has one error for everything.
+fn suggested(program: &Program<'_>, error: &io::Error) -> Step {
+    let may_enter = |directory: &CStr| {
+        Path::new(OsStr::from_bytes(directory.to_bytes())).is_dir()
+            && access(directory, Access::EXEC_OK).is_ok()
+    };
+    match error.raw_os_error() {
+        Some(libc::EAGAIN | libc::ENOMEM | libc::EMFILE | libc::ENFILE) => Step::Process,
+        Some(libc::EPERM) if program.process_group.is_some() => Step::Group,
+        Some(libc::EBADF) => Step::Standard,
+        _ if program.directory.is_some_and(|directory| !may_enter(directory)) => Step::Directory,
+        _ => Step::Program,
+    }
 }
 
 fn watch(process: i32) -> io::Result<Started> {
@@ -58,19 +77,20 @@ fn check(answer: libc::c_int) -> io::Result<()> {
 
 impl Prepared {
     /// The program's strings must outlive what is made here.
-    fn new(program: &Program<'_>) -> io::Result<Self> {
+    fn new(program: &Program<'_>) -> Result<Self, Refused> {
         let mut actions = std::mem::MaybeUninit::uninit();
         let mut attributes = std::mem::MaybeUninit::uninit();
         // SAFETY: each call initialises the object it is given, or fails.
-        unsafe {
-            check(libc::posix_spawn_file_actions_init(actions.as_mut_ptr()))?;
-            check(libc::posix_spawnattr_init(attributes.as_mut_ptr()))?;
-        }
+        let made = unsafe {
+            check(libc::posix_spawn_file_actions_init(actions.as_mut_ptr()))
+                .and_then(|()| check(libc::posix_spawnattr_init(attributes.as_mut_ptr())))
+        };
+        made.map_err(Refused::at(Step::Process))?;
         // SAFETY: both were initialised just above.
         let (actions, attributes) = unsafe { (actions.assume_init(), attributes.assume_init()) };
         let mut prepared = Self { actions, attributes, aside: Vec::new() };
-        prepared.set_actions(program)?;
-        prepared.set_attributes(program)?;
+        prepared.set_actions(program).map_err(Refused::at(Step::Standard))?;
+        prepared.set_attributes(program).map_err(Refused::at(Step::Process))?;
         Ok(prepared)
     }
 

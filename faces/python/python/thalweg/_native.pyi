@@ -48,6 +48,7 @@ def _spawn(
     default_signals: bool,
     new_session: bool,
     process_group: int | None,
+    names: tuple[object, object],
 ) -> tuple[int, int]: ...
 
 @final

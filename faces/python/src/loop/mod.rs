@@ -58,12 +58,15 @@ pub(crate) fn truth(of: &Bound<'_, PyAny>) -> PyResult<bool> {
 
 /// What the system said, as the `OSError` that Python makes of its number.
 pub(crate) fn os_error(error: &std::io::Error) -> PyErr {
-    let said = error.to_string();
     match error.raw_os_error() {
-        Some(number) => {
-            let words = said.strip_suffix(&format!(" (os error {number})")).unwrap_or(&said).to_owned();
-            PyOSError::new_err((number, words))
-        }
-        None => PyOSError::new_err(said),
+        Some(number) => PyOSError::new_err((number, words_of(error))),
+        None => PyOSError::new_err(words_of(error)),
     }
+}
+
+/// What the system said, without the number that it has for it.
+pub(crate) fn words_of(error: &std::io::Error) -> String {
+    let said = error.to_string();
+    let number = error.raw_os_error().map(|number| format!(" (os error {number})"));
+    number.and_then(|number| said.strip_suffix(&number).map(str::to_owned)).unwrap_or(said)
 }

@@ -1,21 +1,37 @@
 //! Starting programs for the loop: no fork, no lock, no thread; their end is a descriptor to be watched.
 
-use super::{os_error, truth};
-use pyo3::exceptions::PyValueError;
+use super::{os_error, truth, words_of};
+use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use std::ffi::CString;
 use std::os::fd::{IntoRawFd, RawFd};
-use thalweg_sys::spawn::{Program, own_environment, spawn};
+use thalweg_sys::spawn::{Program, Refused, Step, own_environment, spawn};
 
 fn strings(words: Vec<Vec<u8>>) -> PyResult<Vec<CString>> {
     let made: Result<Vec<CString>, _> = words.into_iter().map(CString::new).collect();
     made.map_err(|_| PyValueError::new_err("embedded null byte"))
 }
 
+/// What is raised of a program that was not started, as `subprocess` does: with a name where the program or the
+/// directory was refused. Of a group or a descriptor, which have none, the words say so.
+fn refusal(refused: &Refused, names: [Py<PyAny>; 2], process_group: Option<i32>) -> PyErr {
+    let Some(number) = refused.error.raw_os_error() else { return os_error(&refused.error) };
+    let [program, directory] = names;
+    let words = words_of(&refused.error);
+    match (refused.step, process_group) {
+        (Step::Program, _) => PyOSError::new_err((number, words, program)),
+        (Step::Directory, _) => PyOSError::new_err((number, words, directory)),
+        (Step::Group, Some(group)) => PyOSError::new_err((number, format!("{words}: process group {group}"))),
+        (Step::Standard, _) => PyOSError::new_err((number, format!("{words}: stdin, stdout or stderr"))),
+        (Step::Process | Step::Group, _) => PyOSError::new_err((number, words)),
+    }
+}
+
 /// Starts the first of `paths` that is there: its process, and the descriptor of its end, which the caller
-/// closes. A negative number in `standard` leaves what this process has.
+/// closes. A negative number in `standard` leaves what this process has. `names` are what the caller calls the
+/// program and the directory.
 #[pyfunction]
-#[pyo3(signature = (paths, arguments, environment, directory, standard, closes_others, default_signals, new_session, process_group))]
+#[pyo3(signature = (paths, arguments, environment, directory, standard, closes_others, default_signals, new_session, process_group, names))]
 #[expect(clippy::too_many_arguments, reason = "it is called from one place, by position, as subprocess does")]
 pub(crate) fn _spawn(
     py: Python<'_>,
@@ -28,6 +44,7 @@ pub(crate) fn _spawn(
     #[pyo3(from_py_with = truth)] default_signals: bool,
     #[pyo3(from_py_with = truth)] new_session: bool,
     process_group: Option<i32>,
+    names: [Py<PyAny>; 2],
 ) -> PyResult<(i32, RawFd)> {
     let (paths, arguments) = (strings(paths)?, strings(arguments)?);
     // Copied here: once others may run, they may change it.
@@ -44,6 +61,6 @@ pub(crate) fn _spawn(
         new_session,
         process_group,
     };
-    let started = py.detach(|| spawn(&program)).map_err(|error| os_error(&error))?;
+    let started = py.detach(|| spawn(&program)).map_err(|refused| refusal(&refused, names, process_group))?;
     Ok((started.process, started.end.into_raw_fd()))
 }

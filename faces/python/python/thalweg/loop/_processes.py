@@ -47,21 +47,18 @@ class Process(_POPEN):  # type: ignore[misc]
             args = [executable or "/bin/sh", "-c", *args]
         executable = args[0] if executable is None else executable
         sys.audit("subprocess.Popen", executable, args, cwd, given["env"])
-        try:
-            self.pid, self.end = _spawn(
-                _paths(os.fsencode(executable), given["env"]),
-                [os.fsencode(word) for word in args],
-                _environment(given["env"]),
-                None if cwd is None else os.fsencode(cwd),
-                (given["p2cread"], given["c2pwrite"], given["errwrite"]),
-                given["close_fds"],
-                given["restore_signals"],
-                given["start_new_session"],
-                None if given["process_group"] < 0 else given["process_group"],
-            )
-        except OSError as error:
-            missing = cwd if cwd is not None and not os.path.isdir(cwd) else executable
-            raise OSError(error.errno, error.strerror, missing) from None
+        self.pid, self.end = _spawn(
+            _paths(os.fsencode(executable), given["env"]),
+            [os.fsencode(word) for word in args],
+            _environment(given["env"]),
+            None if cwd is None else os.fsencode(cwd),
+            (given["p2cread"], given["c2pwrite"], given["errwrite"]),
+            given["close_fds"],
+            given["restore_signals"],
+            given["start_new_session"],
+            None if given["process_group"] < 0 else given["process_group"],
+            (executable, cwd),
+        )
         self._child_created = True
         pipes = [given[name] for name in _PIPES]
         if max(pipes) >= 0 or hasattr(self, "_devnull"):
