@@ -161,6 +161,17 @@ class Posts(MailboxCase):
         for kind in (0, 4, 255, 256, -1):
             self.assertRaisesRegex(ValueError, f"^{kind} is no kind of event$", self.mailbox.post, number, kind)
 
+    def test_a_number_that_nothing_has_is_refused_by_name(self) -> None:
+        calls: list[Callable[[int], object]] = [
+            lambda number: self.mailbox.post(number, Kind.CALL_RESULT),
+            self.mailbox.unregister,
+            self.mailbox.bell,
+        ]
+        for call in calls:
+            for number in (-1, 1 << 64):
+                self.assertRaisesRegex(ValueError, f"^id is {number}: give a whole number from 0 to", call, number)
+        self.assertFalse(self.mailbox.unregister((1 << 64) - 1))
+
     def test_a_capacity_that_nothing_has_is_refused_by_name(self) -> None:
         for events in (-1, 1 << 64):
             with self.assertRaisesRegex(ValueError, f"^capacity is {events}: give a whole number from 0 to"):

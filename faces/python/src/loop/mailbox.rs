@@ -228,7 +228,31 @@ impl Mailbox {
         side: Side,
         target: Target,
     ) -> PyResult<()> {
-        self.owner.get().watch(py, fd, side, target).inspect_err(|_| drop(self.unregister(py, id.number())))
+        self.owner.get().watch(py, fd, side, target).inspect_err(|_| drop(self.let_go(py, id)))
+    }
+
+    /// What `unregister` does.
+    fn let_go(&self, py: Python<'_>, id: CallbackId) -> PyResult<bool> {
+        let state = self.owner.get();
+        let watched = state.callbacks.with(py, |callbacks| match callbacks.find(id) {
+            Some(Registration::Call { source: Source::Descriptor(fd) | Source::Socket(fd, _), .. }) => {
+                Some(*fd)
+            }
+            _ => None,
+        })?;
+        // First, for it may be refused: a watch whose number is gone could not be taken off.
+        if let Some(fd) = watched {
+            unwatch(py, state, fd, id)?;
+        }
+        match state.callbacks.with(py, |callbacks| callbacks.remove(id))? {
+            None => return Ok(false),
+            Some(Registration::Call { source: Source::Timer(timer), .. }) => {
+                TimerHandle::cancel(timer.bind(py))?
+            }
+            Some(Registration::Future { future, .. }) => self.cancel(future.bind(py))?,
+            Some(_) => {}
+        }
+        Ok(true)
     }
 
     /// Nothing will resolve a future any more, so it is cancelled. By the loop, if it runs in another
@@ -287,6 +311,11 @@ fn subject_of(py: Python<'_>, kind: Kind, payload: Option<&Py<PyAny>>) -> Subjec
         }
         _ => Subject::Unsaid,
     }
+}
+
+/// Whom a number stands for; one that no callback can have is refused by name.
+fn callback_of(id: Number<u64>) -> PyResult<CallbackId> {
+    id.whole("id").map(CallbackId::of).map_err(PyValueError::new_err)
 }
 
 fn kind_of(number: Number<u8>) -> PyResult<Kind> {
@@ -374,7 +403,7 @@ impl Mailbox {
         let due = slf.getattr(intern!(py, "_due"))?;
         let timer = this.owner.bind(py).call_method1(intern!(py, "call_later"), (delay, due, id.number()));
         let timer = timer.and_then(|timer| Ok(timer.extract::<Py<TimerHandle>>()?));
-        let timer = timer.inspect_err(|_| drop(this.unregister(py, id.number())))?;
+        let timer = timer.inspect_err(|_| drop(this.let_go(py, id)))?;
         this.owner.get().callbacks.with(py, |callbacks| {
             if let Some(Registration::Call { source, .. }) = callbacks.find(id) {
                 *source = Source::Timer(timer);
@@ -386,43 +415,29 @@ impl Mailbox {
     fn _due(&self, py: Python<'_>, id: u64) -> PyResult<()> {
         let callback = CallbackId::of(id);
         let delivered = deliver(self.owner.bind(py), Event { callback, kind: Kind::Timer, payload: None });
-        self.unregister(py, id)?;
+        self.let_go(py, callback)?;
         delivered
     }
 
     /// Nothing is told any more; whether there was such a number. Events that wait are dropped, and a future
     /// is cancelled. One of `watch` or `socket` in the loop's thread only: while the loop sleeps another's is
     /// refused, and the number stays. Any other from any thread.
-    fn unregister(&self, py: Python<'_>, id: u64) -> PyResult<bool> {
-        let state = self.owner.get();
-        let id = CallbackId::of(id);
-        let watched = state.callbacks.with(py, |callbacks| match callbacks.find(id) {
-            Some(Registration::Call { source: Source::Descriptor(fd) | Source::Socket(fd, _), .. }) => {
-                Some(*fd)
-            }
-            _ => None,
-        })?;
-        // First, for it may be refused: a watch whose number is gone could not be taken off.
-        if let Some(fd) = watched {
-            unwatch(py, state, fd, id)?;
-        }
-        match state.callbacks.with(py, |callbacks| callbacks.remove(id))? {
-            None => return Ok(false),
-            Some(Registration::Call { source: Source::Timer(timer), .. }) => {
-                TimerHandle::cancel(timer.bind(py))?
-            }
-            Some(Registration::Future { future, .. }) => self.cancel(future.bind(py))?,
-            Some(_) => {}
-        }
-        Ok(true)
+    fn unregister(&self, py: Python<'_>, id: Number<u64>) -> PyResult<bool> {
+        self.let_go(py, callback_of(id)?)
     }
 
     /// Posts an event, from any thread: whether a callback is told of it. One that would only repeat what
     /// waits already, of the same side of the same descriptor, is not queued again. Raises `Overloaded`
     /// when as many wait as may.
     #[pyo3(signature = (id, kind, payload = None))]
-    fn post(&self, py: Python<'_>, id: u64, kind: Number<u8>, payload: Option<Py<PyAny>>) -> PyResult<bool> {
-        let (state, id, kind) = (self.owner.get(), CallbackId::of(id), kind_of(kind)?);
+    fn post(
+        &self,
+        py: Python<'_>,
+        id: Number<u64>,
+        kind: Number<u8>,
+        payload: Option<Py<PyAny>>,
+    ) -> PyResult<bool> {
+        let (state, id, kind) = (self.owner.get(), callback_of(id)?, kind_of(kind)?);
         state.open(py)?;
         let subject = subject_of(py, kind, payload.as_ref());
         let (noted, future) = state.callbacks.with(py, |callbacks| note(py, callbacks, id, kind, subject))?;
@@ -461,9 +476,9 @@ impl Mailbox {
     }
 
     /// A bell that posts ASYNC_RESULT when it rings, from whatever thread, without Python.
-    fn bell(&self, id: u64) -> Bell {
-        let (handle, id) = (self.owner.get().waker(), CallbackId::of(id));
-        Bell::posting(handle, move || PostedEvent(id, Kind::AsyncResult))
+    fn bell(&self, id: Number<u64>) -> PyResult<Bell> {
+        let (handle, id) = (self.owner.get().waker(), callback_of(id)?);
+        Ok(Bell::posting(handle, move || PostedEvent(id, Kind::AsyncResult)))
     }
 
     /// Callbacks and events that may wait, at most, for one more to be posted.
