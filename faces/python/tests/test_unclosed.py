@@ -6,7 +6,7 @@ import os
 import sys
 import unittest
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -57,6 +57,24 @@ class Stores(StoreCase):
         known.append(log)
         del log
         self.assertEqual(let_go(known), ["unclosed store"])
+
+    def test_what_was_raised_stays_raised_a_panic_of_the_native_half_too(self) -> None:
+        # The class of a panic has no name in any module, and is there once the native half looked at an exception.
+        self.assertRaises(TypeError, thalweg.open, 1)
+        [panic] = [known for known in BaseException.__subclasses__() if known.__name__ == "PanicException"]
+
+        def stores(raised: type[BaseException]) -> Iterator[thalweg.Store]:
+            yield thalweg.open(self.path.parent / "other", durability="os")
+            raise raised("raised")
+
+        def forget(raised: type[BaseException]) -> None:
+            # The list goes, with the store in it, because of what is raised.
+            with self.assertRaisesRegex(raised, "^raised$"):
+                list(stores(raised))
+
+        for raised in (ZeroDivisionError, KeyboardInterrupt, panic):
+            with self.subTest(raised.__name__):
+                self.assertEqual(let_go([], partial(forget, raised)), ["unclosed store"])
 
     def test_one_that_is_only_read_says_so_and_one_without_files_does_not(self) -> None:
         self.assertEqual(let_go([thalweg.open(self.path, read_only=True)]), ["unclosed store"])

@@ -13,9 +13,11 @@ use crate::forks;
 use crate::hearing;
 use parking_lot::Mutex;
 use pyo3::exceptions::PyResourceWarning;
+use pyo3::ffi;
 use pyo3::prelude::*;
 use std::ffi::CString;
 use std::path::{Path, PathBuf};
+use std::ptr::null_mut;
 use std::sync::{Arc, OnceLock, Weak};
 use thalweg_log::{AnyStore, Closable, InUse, Maps, Store};
 
@@ -220,16 +222,24 @@ impl Drop for Shared {
 
 /// Says that a store was not closed, as of files and sockets is said.
 fn warn_unclosed(py: Python<'_>, directory: &Path) {
-    // Its last handle may go because something was raised.
-    let raised = PyErr::take(py);
     let says =
         CString::new(format!("unclosed store <thalweg.Store {}>", directory.display())).unwrap_or_default();
-    if let Err(error) = PyErr::warn(py, &py.get_type::<PyResourceWarning>(), &says, 1) {
-        error.write_unraisable(py, None);
-    }
-    if let Some(raised) = raised {
-        raised.restore(py);
-    }
+    beside_what_was_raised(py, || {
+        if let Err(error) = PyErr::warn(py, &py.get_type::<PyResourceWarning>(), &says, 1) {
+            error.write_unraisable(py, None);
+        }
+    });
+}
+
+/// Does something in which Python is called, though something may have been raised: the last handle of a store
+/// may go because of that. It stays raised, a panic's exception too, which [`PyErr::take`] would go on with.
+fn beside_what_was_raised(_: Python<'_>, work: impl FnOnce()) {
+    let (mut kind, mut value, mut traceback) = (null_mut(), null_mut(), null_mut());
+    // SAFETY: the interpreter's lock is held; three places that are written to, null for nothing.
+    unsafe { ffi::PyErr_Fetch(&raw mut kind, &raw mut value, &raw mut traceback) };
+    work();
+    // SAFETY: the lock is held still, or again; these are the references that were taken just now, given back.
+    unsafe { ffi::PyErr_Restore(kind, value, traceback) };
 }
 
 /// In a child, right after the fork: the stores it inherited are its parent's.
