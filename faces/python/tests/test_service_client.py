@@ -7,6 +7,7 @@ import os
 import threading
 import unittest
 import warnings
+from unittest import mock
 
 from service_support import (
     CANCEL,
@@ -78,15 +79,25 @@ class EventLoop(Place, unittest.IsolatedAsyncioTestCase):
 
     async def test_each_call_has_its_own_answer_in_whatever_order_they_come(self):
         ended = []
+        # The last call is answered first, and each other one behind the one that followed it.
+        turns = [asyncio.Event() for _ in range(4)]
+        turns[-1].set()
 
-        async def call(milliseconds):
-            answer = await self.client.fields(waiting(milliseconds))
-            ended.append(answer.total)
-            return answer.total
+        async def in_turn(request):
+            await turns[request.count].wait()
+            return types.EchoFieldsResponse(count=request.count, total=request.total, name=request.name)
 
-        times = [60, 40, 20, 0]
-        self.assertEqual(await asyncio.gather(*map(call, times)), times)
-        self.assertEqual(ended, sorted(times))
+        async def call(number):
+            answer = await self.client.fields(types.EchoFields(count=number, total=0, name=""))
+            ended.append(answer.count)
+            if number > 0:
+                turns[number - 1].set()
+            return answer.count
+
+        with mock.patch.object(self.echo, "fields", in_turn):
+            async with asyncio.timeout(60):
+                self.assertEqual(await asyncio.gather(*map(call, range(4))), [0, 1, 2, 3])
+        self.assertEqual(ended, [3, 2, 1, 0])
         names = [f"name {number}" for number in range(500)]
         answers = await asyncio.gather(
             *(self.client.fields(types.EchoFields(count=0, total=0, name=name)) for name in names)
