@@ -56,6 +56,7 @@ from thalweg.service import (
     ServiceError,
     SyncClient,
     SyncService,
+    serve,
 )
 
 PLAIN = """
@@ -672,6 +673,22 @@ class Serving(Place, unittest.IsolatedAsyncioTestCase):
                     self.assertEqual(transport.is_shared, kind == "shm")
                     await echo_client.EchoClient(transport).fields(FIELDS)
             self.assertEqual((server.statistics()["requests"], server.statistics()["answers"]), (2, 2))
+
+    async def test_a_handler_given_for_its_service_is_refused_before_anything_listens(self):
+        async def served(request):
+            return types.EchoFieldsResponse(count=1, total=1, name="")
+
+        awaited = echo_server.service(Patient())
+        for call, says in (
+            (lambda: Server(Patient(), self.endpoint()), r"is no service: give what the generated service\(handler\)"),
+            (lambda: Server(None), "^None is no service"),
+            (lambda: Server(served, self.endpoint()), "is no service"),
+            (lambda: serve(Patient(), self.endpoint()), r"is no service: give what the generated service_sync\(handler\)"),
+            (lambda: serve(awaited, self.endpoint()), r"^serve\(\) awaits nothing: give what the generated service_sync"),
+        ):
+            with self.assertRaisesRegex(TypeError, says):
+                call()
+        self.assertEqual(os.listdir(self.directory), [])
 
 
 class Plain:

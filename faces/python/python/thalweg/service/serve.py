@@ -9,6 +9,7 @@ from .._native import Listener
 from .._native import Reply as NativeReply
 from ..calls import SyncReply, error_frame, log_mistake
 from ..faults import Fault
+from .given import ensure_answers_at_once, ensure_service
 from .options import ServerOptions
 from .stopping import stopped_by_signals
 
@@ -47,6 +48,8 @@ def serve(
     `ready` is called once clients can connect and signals are heard. Signals are only heard in the main thread; elsewhere
     `serve` ends by what `ready` or a handler raises.
     """
+    ensure_service(service, "service_sync")
+    ensure_answers_at_once(service)
     paths = [os.fspath(endpoint) for endpoint in endpoints]
     listener = Listener(paths, schema=service.schema, error_tag=service.error, **options)
     try:
