@@ -101,6 +101,9 @@ class Refusals(StoreCase):
         for call in calls:
             with self.assertRaisesRegex(ValueError, "^the path is empty$"):
                 call("")
+            for path in (b"bytes", b""):
+                with self.assertRaisesRegex(TypeError, "^a path is a str or os.PathLike, not bytes"):
+                    call(path)
 
     def test_names_that_no_log_can_have(self):
         for name in ("", ".", "..", "a/b", "a\\b", "a\nb", "a\0b", "x" * 70_000):

@@ -1,8 +1,9 @@
 //! Arguments of kinds that Python has no type for, checked before anything is done.
 
 use crate::numbers::Number;
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 use std::path::PathBuf;
 
 /// A keyword argument that may be omitted. `None` is none of its values.
@@ -47,6 +48,12 @@ impl<'a, 'py> FromPyObject<'a, 'py> for PathArgument {
     type Error = PyErr;
 
     fn extract(value: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
+        if value.is_instance_of::<PyBytes>() {
+            // Of these it would be said that they are no `str`, and of anything else that it is neither.
+            return Err(PyTypeError::new_err(
+                "a path is a str or os.PathLike, not bytes: os.fsdecode makes one",
+            ));
+        }
         let path: PathBuf = value.extract()?;
         if path.as_os_str().is_empty() {
             return Err(PyValueError::new_err("the path is empty"));
