@@ -736,6 +736,12 @@ class Sources(MailboxCase):
         self.run_until(2)
         self.assertEqual(self.told, [(Kind.READABLE, None), (Kind.WRITABLE, None)])
 
+    def test_a_timer_of_no_number_of_seconds_is_refused_by_name(self) -> None:
+        for delay, named in ((float("nan"), "NaN"), (10**400, str(10**400))):
+            with self.assertRaisesRegex(ValueError, f"^delay is {named}: give seconds$"):
+                self.mailbox.timer(delay, self.tell)
+        self.assertEqual(len(self.mailbox), 0)
+
     def test_a_timer_that_is_refused_leaves_no_number(self) -> None:
         with self.assertRaises(TypeError):
             self.mailbox.timer("soon", self.tell)

@@ -1,6 +1,7 @@
 """Service calls and log tails in our loop: resolved there, with no thread, beside everything else a loop does."""
 
 import asyncio
+import contextlib
 import os
 import signal
 import tempfile
@@ -224,6 +225,11 @@ class Threads(Place):
                     answered.done() or answered.set_result(None)
 
                 async with await Client.connect(self.endpoint(), schema=types.SCHEMA_HASH) as transport:
+                    with contextlib.closing(thalweg.new_event_loop()) as another:
+                        for mailbox, client in ((loop.mailbox, None), (another.mailbox, transport)):
+                            with self.assertRaisesRegex(ValueError, "a thalweg.service.Client of this loop: .* is none$"):
+                                mailbox.call(client, recorder.request, tell)
+                            self.assertEqual(len(mailbox), 0)
                     self.assertGreater(loop.mailbox.call(transport, recorder.request, tell), 0)
                     unheard = loop.mailbox.call(transport, recorder.request, tell)
                     self.assertTrue(loop.mailbox.unregister(unheard))

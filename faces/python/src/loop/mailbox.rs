@@ -318,6 +318,16 @@ fn callback_of(id: Number<u64>) -> PyResult<CallbackId> {
     id.whole("id").map(CallbackId::of).map_err(PyValueError::new_err)
 }
 
+/// For how many seconds; for less than none it is at once.
+fn delay_of(delay: Number<f64>) -> PyResult<f64> {
+    let text = match delay {
+        Number::Fits(seconds) if !seconds.is_nan() => return Ok(seconds),
+        Number::Fits(seconds) => seconds.to_string(),
+        Number::Outside(text) => text,
+    };
+    Err(PyValueError::new_err(format!("delay is {text}: give seconds")))
+}
+
 fn kind_of(number: Number<u8>) -> PyResult<Kind> {
     let (found, text) = match number {
         Number::Fits(number) => (Kind::of(number), number.to_string()),
@@ -397,8 +407,8 @@ impl Mailbox {
     }
 
     /// Tells `callback` once, in `delay` seconds, never early. In the loop's thread only.
-    fn timer(slf: &Bound<'_, Self>, delay: f64, callback: Bound<'_, PyAny>) -> PyResult<u64> {
-        let (py, this) = (slf.py(), slf.get());
+    fn timer(slf: &Bound<'_, Self>, delay: Number<f64>, callback: Bound<'_, PyAny>) -> PyResult<u64> {
+        let (py, this, delay) = (slf.py(), slf.get(), delay_of(delay)?);
         let id = this.insert_call(callback, Source::Posts)?;
         let due = slf.getattr(intern!(py, "_due"))?;
         let timer = this.owner.bind(py).call_method1(intern!(py, "call_later"), (delay, due, id.number()));

@@ -110,6 +110,8 @@ class Mailbox(_native.Mailbox):
         """Calls a service through a `thalweg.service.Client` of this loop and tells `callback` once: of the frame that
         answers, or why there is none. In the loop's thread only. A number that is let go of leaves the call to end unheard.
         """
+        if getattr(client, "_loop", None) is not self.loop:
+            raise ValueError(f"a call is made through a thalweg.service.Client of this loop: {client!r} is none")
         number = self.register(callback)
         try:
             client._begin(request, _Answer(self, number), deadline)
