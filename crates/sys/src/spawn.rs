@@ -82,8 +82,8 @@ pub enum Step {
 /// Why a program was not started.
 #[derive(Debug)]
 pub struct Refused {
-    /// What was refused. The C library does not say, so where it starts programs this is what the error and the
-    /// directory suggest.
+    /// What was refused. The C library does not say, so where it starts programs this is what the error and
+    /// the directory suggest.
     pub step: Step,
     /// What the system said.
     pub error: io::Error,

@@ -8,8 +8,8 @@
 //!
 //! Invariants: from before the child is there until it has none of its parent's handlers, every signal is
 //! blocked. The child runs on a stack of its own, calls nothing but the kernel, neither allocates nor takes a
-//! lock, and writes nothing but [`Start::refused`] and [`Start::step`]; its parent's thread stands still meanwhile. Checked by
-//! the tests of [`super`].
+//! lock, and writes nothing but [`Start::refused`] and [`Start::step`]; its parent's thread stands still
+//! meanwhile. Checked by the tests of [`super`].
 
 use super::{Program, Refused, Started, Step, takes_aside};
 use std::ffi::CStr;
@@ -163,8 +163,8 @@ fn go_anywhere(had: &libc::cpu_set_t) {
 
 /// Makes a child that begins with [`begin`]: its process, or an error's number below zero.
 ///
-/// Each operand has a register by name. The compiler may give any other one the frame pointer, which the child
-/// empties before it reads them.
+/// Each operand has a register by name. The compiler may give any other one the frame pointer, which the
+/// child empties before it reads them.
 ///
 /// # Safety
 /// `asked` names a stack that nobody else uses, and shares memory only until the child lets go of it.
@@ -172,8 +172,8 @@ fn go_anywhere(had: &libc::cpu_set_t) {
 unsafe fn clone_and_begin(asked: &libc::clone_args, start: *mut Start<'_>) -> libc::c_long {
     let answer;
     // SAFETY: the parent comes back from the call as from any other, with three registers changed. The child
-    // has a stack that is aligned as callees expect, calls `begin`, and never gets beyond it. The kernel leaves
-    // it the registers that the call does not answer in.
+    // has a stack that is aligned as callees expect, calls `begin`, and never gets beyond it. The kernel
+    // leaves it the registers that the call does not answer in.
     unsafe {
         std::arch::asm!(
             "syscall",

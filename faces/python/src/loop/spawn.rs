@@ -12,8 +12,8 @@ fn strings(words: Vec<Vec<u8>>) -> PyResult<Vec<CString>> {
     made.map_err(|_| PyValueError::new_err("embedded null byte"))
 }
 
-/// What is raised of a program that was not started, as `subprocess` does: with a name where the program or the
-/// directory was refused. Of a group or a descriptor, which have none, the words say so.
+/// What is raised of a program that was not started, as `subprocess` does: with a name where the program or
+/// the directory was refused. Of a group or a descriptor, which have none, the words say so.
 fn refusal(refused: &Refused, names: [Py<PyAny>; 2], process_group: Option<i32>) -> PyErr {
     let Some(number) = refused.error.raw_os_error() else { return os_error(&refused.error) };
     let [program, directory] = names;
@@ -28,8 +28,8 @@ fn refusal(refused: &Refused, names: [Py<PyAny>; 2], process_group: Option<i32>)
 }
 
 /// Starts the first of `paths` that is there: its process, and the descriptor of its end, which the caller
-/// closes. A negative number in `standard` leaves what this process has. `names` are what the caller calls the
-/// program and the directory.
+/// closes. A negative number in `standard` leaves what this process has. `names` are what the caller calls
+/// the program and the directory.
 #[pyfunction]
 #[pyo3(signature = (paths, arguments, environment, directory, standard, closes_others, default_signals, new_session, process_group, names))]
 #[expect(clippy::too_many_arguments, reason = "it is called from one place, by position, as subprocess does")]

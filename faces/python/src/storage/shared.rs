@@ -231,14 +231,16 @@ fn warn_unclosed(py: Python<'_>, directory: &Path) {
     });
 }
 
-/// Does something in which Python is called, though something may have been raised: the last handle of a store
-/// may go because of that. It stays raised, a panic's exception too, which [`PyErr::take`] would go on with.
+/// Does something in which Python is called, though something may have been raised: the last handle of a
+/// store may go because of that. It stays raised, a panic's exception too, which [`PyErr::take`] would go on
+/// with.
 fn beside_what_was_raised(_: Python<'_>, work: impl FnOnce()) {
     let (mut kind, mut value, mut traceback) = (null_mut(), null_mut(), null_mut());
     // SAFETY: the interpreter's lock is held; three places that are written to, null for nothing.
     unsafe { ffi::PyErr_Fetch(&raw mut kind, &raw mut value, &raw mut traceback) };
     work();
-    // SAFETY: the lock is held still, or again; these are the references that were taken just now, given back.
+    // SAFETY: the lock is held still, or again; these are the references that were taken just now, given
+    // back.
     unsafe { ffi::PyErr_Restore(kind, value, traceback) };
 }
 
