@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
+from unittest import mock
 
 import thalweg
 from served import Served
@@ -180,6 +181,20 @@ class Services(Place):
                 rpc.SyncClient("no address")
 
         self.assertEqual(let_go([], fail), [])
+
+    def test_one_that_a_signal_ends_before_it_is_anybodys_says_nothing(self) -> None:
+        raised: list[Any] = []
+        self.addCleanup(setattr, sys, "unraisablehook", sys.unraisablehook)
+        sys.unraisablehook = lambda unraisable: raised.append(unraisable.exc_value)
+
+        def interrupt() -> None:
+            # As by Ctrl-C while it is asked which process this is.
+            with mock.patch.object(os, "getpid", side_effect=KeyboardInterrupt), self.assertRaises(KeyboardInterrupt):
+                rpc.SyncClient("http://127.0.0.1:1/rpc/any")
+
+        self.assertEqual(let_go([], interrupt), [])
+        gc.collect()
+        self.assertEqual(raised, [])
 
 
 class Sessions(Served):

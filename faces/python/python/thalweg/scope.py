@@ -15,8 +15,8 @@ class Closable(ABC):
 
     _what: ClassVar[str]
     """What it is called then."""
-    _process: int
-    """Whose it is: what a child holds after a fork is its parent's."""
+    _process: int = 0
+    """Whose it is: what a child holds after a fork is its parent's. Nobody's, where a signal came before it was known."""
 
     def __new__(cls, *_arguments: Any, **_named: Any) -> Self:
         made = super().__new__(cls)
