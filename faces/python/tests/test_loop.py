@@ -15,6 +15,7 @@ import time
 import unittest
 import warnings
 import weakref
+from typing import Any
 from unittest import mock
 
 import thalweg
@@ -504,10 +505,9 @@ class Programs(unittest.TestCase):
 
         started: list[int] = []
 
-        def spawn(*words: object) -> tuple[int, int]:
-            process, end = _native._spawn(*words)
-            started.append(process)
-            return process, end
+        def spawn(popen: Any, *words: Any) -> None:
+            _native._spawn(popen, *words)
+            started.append(popen.pid)
 
         # All that `subprocess` itself starts goes through here, by whatever call.
         theirs = mock.patch.object(subprocess.Popen, "_execute_child", side_effect=AssertionError("by a fork"))
@@ -582,6 +582,32 @@ thalweg.run(main())
             with self.subTest(words), self.assertRaisesRegex(why, f": {words}$") as raised:
                 thalweg.run(start(**more))
             self.assertIsNone(raised.exception.filename)
+
+    def test_a_signal_that_ends_a_start_leaves_no_descriptor_and_no_dead_program(self) -> None:
+        def interrupt(_frame: object, event: str, called: Any) -> None:
+            # As by Ctrl-C during the system call: what is raised takes its answer from the caller.
+            if event == "c_return" and getattr(called, "__name__", "") == "_spawn":
+                raise KeyboardInterrupt
+
+        def start() -> None:
+            sys.setprofile(interrupt)
+            try:
+                _processes.Process(["true"])
+            finally:
+                sys.setprofile(None)
+
+        gc.collect()
+        before = os.listdir("/proc/self/fd")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ResourceWarning)
+            self.assertRaises(KeyboardInterrupt, start)
+            gc.collect()
+        self.assertEqual(len(os.listdir("/proc/self/fd")), len(before))
+        # What `subprocess` knows of is collected sooner or later; the next start looks for it.
+        ended = time.monotonic() + 60
+        while subprocess._active and time.monotonic() < ended:  # type: ignore[attr-defined]
+            subprocess._cleanup()  # type: ignore[attr-defined]
+        self.assertRaises(ChildProcessError, os.waitpid, -1, os.WNOHANG)
 
     def test_no_descriptor_is_left_over(self) -> None:
         async def main() -> None:

@@ -4,6 +4,7 @@ import asyncio
 import builtins
 import os
 import socket
+import subprocess
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import Context
 from types import TracebackType
@@ -39,6 +40,7 @@ def restore(backup: str | os.PathLike[str], to: str | os.PathLike[str]) -> Backu
 def parse(path: str | os.PathLike[str]) -> Parse: ...
 def _forked() -> None: ...
 def _spawn(
+    popen: subprocess.Popen[bytes],
     paths: list[bytes],
     arguments: list[bytes],
     environment: list[bytes] | None,
@@ -49,7 +51,7 @@ def _spawn(
     new_session: bool,
     process_group: int | None,
     names: tuple[object, object],
-) -> tuple[int, int]: ...
+) -> None: ...
 
 @final
 class Store:

@@ -2,6 +2,7 @@
 
 use super::{os_error, truth, words_of};
 use pyo3::exceptions::{PyOSError, PyValueError};
+use pyo3::intern;
 use pyo3::prelude::*;
 use std::ffi::CString;
 use std::os::fd::{IntoRawFd, RawFd};
@@ -27,14 +28,15 @@ fn refusal(refused: &Refused, names: [Py<PyAny>; 2], process_group: Option<i32>)
     }
 }
 
-/// Starts the first of `paths` that is there: its process, and the descriptor of its end, which the caller
-/// closes. A negative number in `standard` leaves what this process has. `names` are what the caller calls
-/// the program and the directory.
+/// Starts the first of `paths` that is there, and tells `popen`, a `subprocess.Popen`, of its process and of
+/// the descriptor of its end, which that closes. Not as an answer: what a signal's handler raises would take
+/// it from the caller, and with it the descriptor. A negative number in `standard` leaves what this process
+/// has. `names` are what the caller calls the program and the directory.
 #[pyfunction]
-#[pyo3(signature = (paths, arguments, environment, directory, standard, closes_others, default_signals, new_session, process_group, names))]
+#[pyo3(signature = (popen, paths, arguments, environment, directory, standard, closes_others, default_signals, new_session, process_group, names))]
 #[expect(clippy::too_many_arguments, reason = "it is called from one place, by position, as subprocess does")]
 pub(crate) fn _spawn(
-    py: Python<'_>,
+    popen: &Bound<'_, PyAny>,
     paths: Vec<Vec<u8>>,
     arguments: Vec<Vec<u8>>,
     environment: Option<Vec<Vec<u8>>>,
@@ -45,7 +47,8 @@ pub(crate) fn _spawn(
     #[pyo3(from_py_with = truth)] new_session: bool,
     process_group: Option<i32>,
     names: [Py<PyAny>; 2],
-) -> PyResult<(i32, RawFd)> {
+) -> PyResult<()> {
+    let py = popen.py();
     let (paths, arguments) = (strings(paths)?, strings(arguments)?);
     // Copied here: once others may run, they may change it.
     let environment = environment.map_or_else(|| Ok(own_environment()), strings)?;
@@ -62,5 +65,7 @@ pub(crate) fn _spawn(
         process_group,
     };
     let started = py.detach(|| spawn(&program)).map_err(|refused| refusal(&refused, names, process_group))?;
-    Ok((started.process, started.end.into_raw_fd()))
+    popen.setattr(intern!(py, "pid"), started.process)?;
+    popen.setattr(intern!(py, "_child_created"), true)?;
+    popen.setattr(intern!(py, "end"), started.end.into_raw_fd())
 }

@@ -47,7 +47,8 @@ class Process(_POPEN):  # type: ignore[misc]
             args = [executable or "/bin/sh", "-c", *args]
         executable = args[0] if executable is None else executable
         sys.audit("subprocess.Popen", executable, args, cwd, given["env"])
-        self.pid, self.end = _spawn(
+        _spawn(
+            self,
             _paths(os.fsencode(executable), given["env"]),
             [os.fsencode(word) for word in args],
             _environment(given["env"]),
@@ -59,7 +60,6 @@ class Process(_POPEN):  # type: ignore[misc]
             None if given["process_group"] < 0 else given["process_group"],
             (executable, cwd),
         )
-        self._child_created = True
         pipes = [given[name] for name in _PIPES]
         if max(pipes) >= 0 or hasattr(self, "_devnull"):
             self._close_pipe_fds(*pipes)
