@@ -5,7 +5,7 @@
 const assert = require("node:assert/strict")
 const test = require("node:test")
 const {
-  Client, Server, SyncClient, bytes, connect, echo, endpoint, failure, serve, spawn, text,
+  Client, Server, SyncClient, bytes, connect, echo, endpoint, failure, handOn, serve, spawn, text,
 } = require("./service-helpers.js")
 
 for (const kind of ["sock", "shm"]) {
@@ -151,6 +151,17 @@ test("what was answered is not written over by what comes later", async (context
   const kept = []
   for (let n = 0; n < 300; n++) kept.push(await client.call(Buffer.alloc(1000, n % 251)))
   for (const [n, frame] of kept.entries()) assert.ok(frame.every((byte) => byte === n % 251), `answer ${n}`)
+})
+
+test("an answer that is handed on whole takes no other with it", async (context) => {
+  const path = endpoint(context)
+  await serve(context, path, echo)
+  const client = await connect(context, path)
+  const [first, second] = await Promise.all(["first", "second"].map((what) => client.call(bytes(what))))
+  assert.equal(first.buffer, second.buffer)
+  handOn(first)
+  assert.deepEqual([text(first), text(second)], ["first", "second"])
+  assert.equal(text(await client.call(bytes("third"))), "third")
 })
 
 test("a client connects before its server listens", async (context) => {

@@ -7,7 +7,7 @@ const { EventEmitter, once } = require("node:events")
 const net = require("node:net")
 const test = require("node:test")
 const { Worker } = require("node:worker_threads")
-const { HOME, Server, SyncClient, after, bytes, endpoint, text } = require("./service-helpers.js")
+const { HOME, Server, SyncClient, after, bytes, endpoint, handOn, text } = require("./service-helpers.js")
 
 async function elsewhere(context, kind) {
   const path = endpoint(context, kind)
@@ -51,6 +51,15 @@ for (const kind of ["sock", "shm"]) {
     assert.equal(text(client.call(bytes("after"))), "after")
   })
 }
+
+test("an answer that is handed on whole takes no other with it", async (context) => {
+  const client = await elsewhere(context, "sock")
+  const [first, second] = ["first", "second"].map((what) => client.call(bytes(what)))
+  assert.equal(first.buffer, second.buffer)
+  handOn(first)
+  assert.equal(text(second), "second")
+  assert.equal(text(client.call(bytes("third"))), "third")
+})
 
 // What waits in native code keeps its thread, and with that the process, from ending.
 test("a thread ends while it waits, whatever for", { timeout: 20_000 }, async (context) => {

@@ -3,7 +3,10 @@
 // How frames come over: many in one native call, laid out in memory that JavaScript owns (src/service/area.rs has the
 // layout). An Outbox gathers what this isolate says during a turn of the event loop; an Inbox is what it hears.
 //
-// What is heard is never written over: payloads are views of a slab that is left to them once it is full.
+// What is heard is never written over: payloads are views of a slab that is left to them once it is full. Nor is a slab taken
+// away from the other payloads in it by handing one of them to another thread.
+
+const { markAsUntransferable } = require("node:worker_threads")
 
 const HEADER_BYTES = 20
 const OUTBOX_BYTES_MIN = 16 << 10
@@ -14,6 +17,13 @@ const SLAB_BYTES = 64 << 10
 const SLAB_BYTES_LEFT = 4 << 10
 // Records that are heard between two looks at the clock.
 const HEARD_AT_ONCE = 8
+
+/** Memory for payloads of several calls, none of which owns it: who lists it to be transferred is refused, or sends a copy. */
+function slab(bytes) {
+  const made = Buffer.allocUnsafeSlow(bytes)
+  markAsUntransferable(made.buffer)
+  return made
+}
 
 /** Records on their way to the native side. */
 class Outbox {
@@ -70,7 +80,7 @@ class Inbox {
   }
 
   allocate(bytes) {
-    this.bytes = Buffer.allocUnsafeSlow(bytes)
+    this.bytes = slab(bytes)
     this.words = new Uint32Array(this.bytes.buffer)
     // Heard up to here, of what lies in front of the end.
     this.at = 0
@@ -120,4 +130,4 @@ class Inbox {
   }
 }
 
-module.exports = { Inbox, Outbox }
+module.exports = { Inbox, Outbox, slab }

@@ -4,6 +4,7 @@
 // that runs on the same thread can never answer it. It waits in stretches: a thread that is to end, ends between two of them.
 
 const binding = require("../binding.js")
+const { slab } = require("./area.js")
 const { badArgument, faulty, native } = require("./error.js")
 const { checkedCredit, milliseconds, syncCallOptions, syncConnectOptions } = require("./options.js")
 
@@ -26,7 +27,7 @@ class SyncClient {
   }
 
   allocate(bytes) {
-    this.slab = Buffer.allocUnsafeSlow(bytes)
+    this.slab = slab(bytes)
     this.at = 0
   }
 
