@@ -71,7 +71,7 @@ export interface ConnectOptions extends SyncConnectOptions {
 /** A client on the event loop: the transport under a generated client. */
 export class Client {
   private constructor()
-  /** Connects to an endpoint, `*.sock` or `*.shm`; resolves once the server said welcome. */
+  /** Connects to an endpoint, `*.sock`, `*.shm` or `-` (standard input and output); resolves once the server said welcome. */
   static connect(endpoint: string, options?: ConnectOptions): Promise<Client>
   /** Sends a request; resolves to the frame that answers it. */
   call(request: Uint8Array, options?: CallOptions): Promise<Uint8Array>
@@ -179,7 +179,7 @@ export class Server {
     service: Service | Service["dispatch"],
     options?: ListenOptions,
   ): Promise<Server>
-  /** Takes nothing new, lets what is under way be answered, and ends. */
+  /** Takes nothing new, lets what is under way be answered, and ends. Rejects with what ended the server before, if something did. */
   close(): Promise<void>
   /** Closes it, for `await using`. */
   [Symbol.asyncDispose](): Promise<void>

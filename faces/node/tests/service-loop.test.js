@@ -9,7 +9,7 @@ const { readdirSync } = require("node:fs")
 const test = require("node:test")
 const { promisify } = require("node:util")
 const { Worker } = require("node:worker_threads")
-const { Client, HOME, Server, bytes, connect, echo, endpoint, folder, serve } = require("./service-helpers.js")
+const { Client, HOME, Server, ServiceError, bytes, connect, echo, endpoint, folder, serve } = require("./service-helpers.js")
 
 const run = promisify(execFile)
 
@@ -239,4 +239,42 @@ test("a call that is aborted lets the process end", async (context) => {
       await aborted.catch((error) => console.log(error.name))`)
     assert.equal(said, "AbortError", what)
   }
+})
+
+/** Has the next flush fail, at a client or a server. */
+function failFlush(owner) {
+  const { native } = owner
+  const error = new ServiceError("SYSTEM", "on purpose")
+  owner.native = { flush: () => { throw error }, close: () => native.close() }
+  return error
+}
+
+test("a server that can say nothing any more ends, and says nothing twice", async (context) => {
+  const path = endpoint(context)
+  let closed
+  const server = await Server.listen(path, (frame, reply) => {
+    const error = failFlush(server)
+    reply.end(frame)
+    assert.throws(() => server.flush(), error)
+    closed = assert.rejects(server.close(), error)
+    assert.equal(server.outbox.used, 0)
+    // Nothing more can be said, and that is no error of the handler's.
+    reply.fail("OVERLOADED")
+  })
+  const client = await connect(context, path)
+  await assert.rejects(client.call(bytes("x")), { code: "DISCONNECTED" })
+  await closed
+})
+
+test("a client that can say nothing any more fails what is under way, and says nothing twice", async (context) => {
+  const path = endpoint(context)
+  await serve(context, path, () => new Promise(() => {}))
+  const client = await connect(context, path)
+  const first = client.call(bytes("x"))
+  client.flush()
+  const error = failFlush(client)
+  const second = client.call(bytes("y"))
+  for (const call of [first, second]) await assert.rejects(call, error)
+  assert.equal(client.outbox.used, 0)
+  await assert.rejects(client.call(bytes("z")), { code: "CLOSED" })
 })

@@ -206,7 +206,14 @@ class Server {
     const { outbox, items } = this
     if (this.isOver) return outbox.clear()
     if (outbox.used === 0) return
-    const hasMore = this.native.flush(outbox.bytes, outbox.used)
+    let hasMore
+    try {
+      hasMore = this.native.flush(outbox.bytes, outbox.used)
+    } catch (error) {
+      // What was said may have been heard. Said once more, it would be of calls that were given the same slots meanwhile.
+      outbox.clear()
+      return this.over(faulty(error))
+    }
     // A handler that is told what became of an item may send more at once: that needs an area that is empty by then.
     for (let n = 1; n < items.length; n += 2) items[n] = outbox.noted(items[n])
     if (items.length > 0) this.items = []
