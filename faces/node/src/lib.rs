@@ -19,6 +19,7 @@ mod lend;
 mod log;
 mod offline;
 mod recovery;
+mod remembered;
 mod rpc;
 mod segment;
 mod service;

@@ -9,10 +9,11 @@
 use crate::bell::Ring;
 use crate::dues::Dues;
 use crate::error::{Result, closed, failure, open as open_failure, read, read_only};
+use crate::remembered::Remembered;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use thalweg_log::{
     AnyStore, Attached, Closable, Damage, Disk, InUse, Log, Maps, NewLogs, Options, Position, Recovered,
     Store, Watch,
@@ -79,12 +80,12 @@ pub(crate) struct Shelf {
 #[derive(Debug)]
 struct Rings {
     flags: Arc<Words>,
-    list: Mutex<Vec<Weak<Ring>>>,
+    list: Mutex<Remembered<Ring>>,
 }
 
 impl Rings {
     fn ring(&self) {
-        self.list.lock().retain(|ring| ring.upgrade().inspect(|ring| ring.ring()).is_some());
+        self.list.lock().tell(Ring::ring);
     }
 }
 
@@ -244,7 +245,7 @@ impl Shelf {
     }
 
     pub(crate) fn remember(&self, ring: &Arc<Ring>) {
-        self.rings.list.lock().push(Arc::downgrade(ring));
+        self.rings.list.lock().add(ring);
     }
 
     /// One opening was closed: `then` has the pool do what follows from that.
