@@ -52,6 +52,18 @@ for (const kind of ["sock", "shm"]) {
   })
 }
 
+test("an answer may be asked with, in whose memory the next answers lie", async (context) => {
+  const client = await elsewhere(context, "sock")
+  const first = client.call(bytes("first"))
+  // From in front of it to behind where the next answers come.
+  const around = new Uint8Array(first.buffer, 0, 4_000)
+  for (let n = 0; n < 3; n++) {
+    const asked = Buffer.from(around)
+    assert.deepEqual(Buffer.from(client.call(around)), asked)
+  }
+  assert.equal(text(first), "first")
+})
+
 test("an answer that is handed on whole takes no other with it", async (context) => {
   const client = await elsewhere(context, "sock")
   const [first, second] = ["first", "second"].map((what) => client.call(bytes(what)))

@@ -1,5 +1,9 @@
 //! A client that waits on its thread: a stretch at a time, and in between it goes back to JavaScript, because
 //! a thread that is to end does so only there.
+//!
+//! A request may lie in the very area that its answer goes into: JavaScript is handed views of it. So nothing
+//! here has both: a request is read and let go of in [`BlockingCaller::ask`], and an area is a slice only
+//! while a frame is written to it, in [`BlockingCaller::hear`]. *Checked by* `tests/service-sync.test.js`.
 
 use super::options::{ConnectOptions, endpoint, fault};
 use crate::error::{Result, failure};
@@ -59,10 +63,23 @@ impl BlockingCaller {
         found.map(|(_, call)| *call).ok_or_else(|| failure("BAD_ARGUMENT", "no such stream is under way"))
     }
 
+    /// Sends a request.
+    fn ask(&self, request: Uint8ArraySlice<'_>, options: CallOptions) -> Result<CallId> {
+        self.with(|client| client.call(&request, options))
+    }
+
+    /// Waits for a stretch for the next frame of a call, which goes into the area.
+    fn hear(&self, call: CallId, area: Uint8ArraySlice<'_>, from: u32) -> Result<i32> {
+        self.with(|client| answer(client, call, |frame| self.deliver(frame, area, from)))
+    }
+
     /// Writes a frame into the area from a byte on and answers its length; where it does not fit, keeps it
     /// and answers the complement of that.
-    fn deliver(&self, frame: &[u8], area: &mut [u8], from: u32) -> i32 {
+    fn deliver(&self, frame: &[u8], mut area: Uint8ArraySlice<'_>, from: u32) -> i32 {
         let from = from as usize;
+        // SAFETY: JavaScript is in this call, the frame is the client's own, and no other slice of what
+        // JavaScript owns is there, as is said above.
+        let area = unsafe { area.as_mut() };
         if let Some(place) = area.get_mut(from..from + frame.len()) {
             place.copy_from_slice(frame);
             return frame.len() as i32;
@@ -88,39 +105,32 @@ impl BlockingCaller {
         &self,
         request: Uint8ArraySlice<'_>,
         deadline_ms: u32,
-        mut area: Uint8ArraySlice<'_>,
+        area: Uint8ArraySlice<'_>,
         from: u32,
     ) -> Result<i32> {
-        // SAFETY: JavaScript is in this call, and there is no view of what lies behind `from`.
-        let area = unsafe { area.as_mut() };
-        self.with(|client| {
-            let call = client.call(&request, CallOptions { unary: true, ..options(deadline_ms, 0) })?;
-            self.awaited.set(Some(call));
-            answer(client, call, |frame| self.deliver(frame, area, from))
-        })
+        let call = self.ask(request, CallOptions { unary: true, ..options(deadline_ms, 0) })?;
+        self.awaited.set(Some(call));
+        self.hear(call, area, from)
     }
 
     /// Goes on waiting for the answer of the last call.
     #[napi]
-    pub fn go_on(&self, mut area: Uint8ArraySlice<'_>, from: u32) -> Result<i32> {
+    pub fn go_on(&self, area: Uint8ArraySlice<'_>, from: u32) -> Result<i32> {
         let call = self.awaited.get().ok_or_else(|| failure("BAD_ARGUMENT", "no call is under way"))?;
-        // SAFETY: as above.
-        let area = unsafe { area.as_mut() };
-        self.with(|client| answer(client, call, |frame| self.deliver(frame, area, from)))
+        self.hear(call, area, from)
     }
 
     /// Writes what was kept into an area that is large enough.
     #[napi]
-    pub fn take_kept(&self, mut area: Uint8ArraySlice<'_>) {
+    pub fn take_kept(&self, area: Uint8ArraySlice<'_>) {
         let kept = self.kept.take();
-        // SAFETY: JavaScript is in this call, and the area is new.
-        self.deliver(&kept, unsafe { area.as_mut() }, 0);
+        self.deliver(&kept, area, 0);
     }
 
     /// Begins a call that a stream answers.
     #[napi]
     pub fn begin(&self, request: Uint8ArraySlice<'_>, deadline_ms: u32, credit: u32) -> Result<u32> {
-        let call = self.with(|client| client.call(&request, options(deadline_ms, credit)))?;
+        let call = self.ask(request, options(deadline_ms, credit))?;
         let mut streams = self.streams.borrow_mut();
         streams.1 = streams.1.wrapping_add(1);
         let name = streams.1;
@@ -130,11 +140,9 @@ impl BlockingCaller {
 
     /// Waits for a stretch for the next frame of a stream, which goes into the area.
     #[napi]
-    pub fn next(&self, stream: u32, mut area: Uint8ArraySlice<'_>, from: u32) -> Result<i32> {
+    pub fn next(&self, stream: u32, area: Uint8ArraySlice<'_>, from: u32) -> Result<i32> {
         let call = self.stream(stream)?;
-        // SAFETY: JavaScript is in this call, and there is no view of what lies behind `from`.
-        let area = unsafe { area.as_mut() };
-        let frame = self.with(|client| answer(client, call, |frame| self.deliver(frame, area, from)));
+        let frame = self.hear(call, area, from);
         if !self.with(|client| Ok(client.knows(call))).unwrap_or(false) {
             self.streams.borrow_mut().0.retain(|(_, known)| *known != call);
         }
