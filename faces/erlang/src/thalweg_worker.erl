@@ -83,11 +83,14 @@ connected({Place, Pool, Index, Options}, Endpoint, {ok, Output, Port, OsPid}) ->
                 pool = Pool, index = Index, output = Output, port = Port, os_pid = OsPid, router = Router,
                 connection = Connection, endpoint = Endpoint, shut_down_within = thalweg_place:shut_down_within(Options)
             },
-            ok = thalweg_nif:attend(Connection),
-            until_ready(State, Place, Within);
+            case thalweg_nif:attend(Connection) of
+                ok -> until_ready(State, Place, Within);
+                %% Nobody can listen there, and nobody ever will.
+                {error, Reason} -> failed(State, Reason)
+            end;
         {error, Reason} ->
-            %% Its input ends, and so does it.
-            port_close(Port),
+            %% Its input ends, and so does it, unless it has ended already.
+            _ = catch port_close(Port),
             ok = forget_endpoint(Endpoint),
             {error, Reason}
     end.

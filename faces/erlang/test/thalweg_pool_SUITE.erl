@@ -4,7 +4,7 @@
 
 all() ->
     [
-        named_pools, as_many_as_schedulers, sockets_are_nobody_elses, no_runtime_directory, options_that_meet, heard_between_two_looks, given_up_and_not_gone, dies_before_its_child, starting_holds_nobody_up, ending_holds_nobody_up, in_flight_when_it_is_stopped, late_when_it_is_stopped, killed_under_callers, killed_while_idle, affinity_outlives_a_neighbour, ends_by_itself, no_interpreter, interpreter_from_here, no_venv, venv, broken_worker, program_that_has_ended,
+        named_pools, as_many_as_schedulers, sockets_are_nobody_elses, no_runtime_directory, no_room_for_an_endpoint, options_that_meet, heard_between_two_looks, given_up_and_not_gone, dies_before_its_child, starting_holds_nobody_up, ending_holds_nobody_up, in_flight_when_it_is_stopped, late_when_it_is_stopped, killed_under_callers, killed_while_idle, affinity_outlives_a_neighbour, ends_by_itself, no_interpreter, interpreter_from_here, no_venv, venv, broken_worker, program_that_has_ended,
         cannot_start_again, flapping, failed_start_leaves_nothing, directory_comes_again, lost_message, logging_while_it_runs, logging_in_a_child,
         standard_output, output_without_end, lines_that_nobody_takes, stopped_in_time, output_in_pieces, standard_input, logging, logging_what_is_no_line, ends_while_it_starts, environment, load_is_spread, streams_are_spread,
         calls_pass_over_who_is_not_there_yet, not_heard_any_more, worker_ends_with_the_pool, native_half_stays, no_native_half, code_is_loaded_again_and_again,
@@ -68,6 +68,26 @@ no_runtime_directory(_Config) ->
         [Worker] = thalweg:workers(hidden),
         "/tmp/" ++ _ = argument(Worker, ".shm"),
         ok = thalweg:stop_pool(hidden)
+    after
+        case Before of
+            false -> os:unsetenv("XDG_RUNTIME_DIR");
+            _ -> os:putenv("XDG_RUNTIME_DIR", Before)
+        end
+    end.
+
+%% One that cannot even be connected to is told of, and leaves nothing behind, be it that its program has ended by then.
+no_room_for_an_endpoint(Config) ->
+    Before = os:getenv("XDG_RUNTIME_DIR"),
+    Long = filename:join(proplists:get_value(priv_dir, Config), lists:duplicate(100, $a)),
+    ok = file:make_dir(Long),
+    os:putenv("XDG_RUNTIME_DIR", Long),
+    try
+        [
+            {error, {worker_failed, {fault, bad_argument, _}, _}} =
+                thalweg:start_pool(nowhere, thalweg_test:pool(#{size => 1, python => Program}))
+         || Program <- ["/bin/cat" | lists:duplicate(20, "/bin/true")]
+        ],
+        {ok, []} = file:list_dir(Long)
     after
         case Before of
             false -> os:unsetenv("XDG_RUNTIME_DIR");
