@@ -9,17 +9,22 @@
 //! - every call that was begun is told of exactly once, whatever becomes of the connection or of the
 //!   process that looked;
 //! - a process is watched once, however many streams it opens;
-//! - the peer takes this side to be asleep, or a process here looks: the last one that stops says so;
+//! - the peer takes this side to be asleep, or a process here looks: the last one that stops says so, be it by
+//!   a panic;
 //! - a worker's keeper is told when calls were given up, until the worker can read of all of it: it may be
 //!   amid one of them;
 //! - the router is told when another process finds that the connection ended, and when there are callers to
 //!   be tended;
+//! - the lock is held for a number of calls that has a bound, or for those that end with one process, group or
+//!   worker, however many these are;
 //! - nothing here waits.
 
 mod bounds;
+mod ends;
 mod groups;
 mod held;
 mod lines;
+mod look;
 mod process;
 
 use crate::atoms::atoms;
@@ -28,10 +33,12 @@ use crate::enif::{Pid, RawTerm};
 use crate::generated::types::{PythonAttend, SCHEMA_HASH};
 use crate::term::{Env, Letter};
 use crate::waiter::{self, Delivery, Expect, Waiter};
+pub(crate) use ends::Tended;
 use groups::Group;
 use held::Shelf;
 pub(crate) use lines::Lines;
-use std::collections::{HashMap, HashSet};
+pub(crate) use look::look;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -46,7 +53,7 @@ use thalweg_wire::messagepack::request_frame;
 const ATTENTION: Duration = Duration::from_micros(50);
 /// Events that one look hands out: it holds the lock, and a scheduler, for a fraction of a millisecond. One
 /// that is put aside counts as one more for each of so many bytes, which are copied. A connection that is
-/// closed hands out all that is left at once, because nothing looks after that.
+/// closed hands out all that is left, so much at a time.
 const HANDED_OUT_MAX: usize = 256;
 const COPIED_BYTES: usize = 4 << 10;
 /// Letters kept to be used again.
@@ -104,9 +111,14 @@ pub(crate) struct Connection {
 pub(crate) struct State {
     /// `None` once closed.
     client: Option<Client>,
+    /// It is being closed, or was.
+    is_closed: bool,
     /// Why it was lost before it was closed.
     lost: Option<Error>,
-    waiters: HashMap<u64, Waiter>,
+    /// In an order, so that a walk through them can go on where it stopped.
+    waiters: BTreeMap<u64, Waiter>,
+    /// The patient ones of each process that has some.
+    streams: HashMap<Pid, HashSet<u64>>,
     /// Processes whose end the virtual machine tells of: each that opened a stream, until it ends.
     watched: HashSet<Pid>,
     groups: HashMap<u64, Group>,
@@ -137,6 +149,8 @@ pub(crate) struct State {
     has_given_up: bool,
     /// The router looks before long whether callers are no more.
     is_tended: bool,
+    /// The waiter behind which it goes on looking, amid a round.
+    tended_up_to: Option<u64>,
     /// Frames that are read apart.
     shelf: Shelf,
     /// Of the worker's log.
@@ -177,8 +191,10 @@ impl Connection {
         let descriptor = client.descriptor()?.as_raw_fd();
         let state = State {
             client: Some(client),
+            is_closed: false,
             lost: None,
-            waiters: HashMap::new(),
+            waiters: BTreeMap::new(),
+            streams: HashMap::new(),
             watched: HashSet::new(),
             groups: HashMap::new(),
             group_count: 0,
@@ -197,6 +213,7 @@ impl Connection {
             keeper: None,
             has_given_up: false,
             is_tended: false,
+            tended_up_to: None,
             shelf: Shelf::default(),
             lines: Lines::default(),
             router,
@@ -237,7 +254,13 @@ impl State {
             None => Letter::new().ok_or_else(|| Error::new(Fault::System, "out of memory"))?,
         };
         let reference = letter.copy(reference);
-        self.patient += usize::from(expect.is_patient());
+        if expect.is_patient() {
+            self.patient += 1;
+            self.streams.entry(pid).or_default().insert(call.number());
+        }
+        if let Expect::Part(group, _) = expect {
+            self.joins(group, call.number());
+        }
         self.unbounded += usize::from(!expect.is_bounded());
         self.waiters.insert(call.number(), Waiter { pid, letter, reference, expect, held: 0 });
         Ok(call)
@@ -321,7 +344,10 @@ impl State {
 
     fn retire(&mut self, number: u64) {
         let Some(mut waiter) = self.waiters.remove(&number) else { return };
-        self.patient -= usize::from(waiter.expect.is_patient());
+        if waiter.expect.is_patient() {
+            self.patient -= 1;
+            self.end_stream(&waiter.pid, number);
+        }
         self.unbounded -= usize::from(!waiter.expect.is_bounded());
         if self.letters.len() < LETTERS_MAX {
             waiter.letter.clear();
@@ -347,73 +373,9 @@ impl State {
         }
     }
 
-    /// Cancels the call: what still comes of it is dropped.
-    pub(crate) fn cancel(&mut self, call: CallId) {
-        self.has_given_up |= self.waiters.contains_key(&call.number());
-        self.forget(call);
-    }
-
-    fn forget(&mut self, call: CallId) {
-        if let Some(client) = &mut self.client {
-            client.forget(call);
-        }
-        self.retire(call.number());
-    }
-
-    /// Whether the end of a process is still to be asked for. It is taken to be from here on.
-    pub(crate) fn begin_to_watch(&mut self, pid: Pid) -> bool {
-        self.watched.insert(pid)
-    }
-
-    /// Cancels the streams of a process that is no more.
-    pub(crate) fn bereave(&mut self, pid: Pid) {
-        self.watched.remove(&pid);
-        self.cancel_where(|waiter| waiter.pid == pid && waiter.expect.is_patient());
-    }
-
-    fn cancel_where(&mut self, of: impl Fn(&Waiter) -> bool) {
-        let calls: Vec<u64> =
-            self.waiters.iter().filter(|(_, waiter)| of(waiter)).map(|(number, _)| *number).collect();
-        calls.into_iter().for_each(|number| self.cancel(CallId::from_number(number)));
-    }
-
-    /// Gives up every call and stream, and tells its waiter that the worker ends: the worker has yet to
-    /// hear of that, and may see to what it was amid.
-    pub(crate) fn give_up_all(&mut self, env: Env) {
-        let ends = EventKind::Failed(Error::new(Fault::Disconnected, "the worker was stopped"));
-        let of = |waiter: &Waiter| waiter.expect.is_bounded();
-        let calls = self.waiters.iter().filter(|(_, waiter)| of(waiter)).map(|(number, _)| *number);
-        for number in calls.collect::<Vec<_>>() {
-            self.tell_end(env, number, &ends);
-            self.cancel(CallId::from_number(number));
-        }
-        self.leave(env);
-    }
-
-    /// Tells the waiter for a call, if it is there still, why nothing more comes of it.
-    fn tell_end(&mut self, env: Env, number: u64, why: &EventKind) {
-        let Some(waiter) = self.waiters.get_mut(&number) else { return };
-        if let Expect::Part(group, at) = waiter.expect {
-            self.fill(env, group, at, |env| waiter::tell(env, Expect::Outcome, why, &[]).term);
-        } else {
-            send(env, waiter, (&mut self.scratch, &mut self.lines), why, &[]);
-        }
-    }
-
     /// Sends what is queued, and sees to it that a process looks for what comes of it.
     pub(crate) fn leave(&mut self, env: Env) {
         self.look(env, None);
-        self.see_to(env);
-    }
-
-    /// A process begins to look for its own answer.
-    pub(crate) fn begin_to_look(&mut self) {
-        self.lookers += 1;
-    }
-
-    /// Stops to look.
-    pub(crate) fn stop_to_look(&mut self, env: Env) {
-        self.lookers -= 1;
         self.see_to(env);
     }
 
@@ -428,11 +390,10 @@ impl State {
             let _ = client.turn(Wait::Poll);
             self.hand_out(env, None);
         }
-        if self.router_sleeps && (self.has_more || self.has_ended()) {
+        if self.has_more || self.has_ended() {
             // No descriptor tells of what was read and not handed out; and the one that finds the end also
             // removes the descriptor that would have said so.
-            self.router_sleeps = false;
-            self.tell_router(env, "look");
+            self.have_router_look(env);
         }
         if self.hurried() > 0 && !std::mem::replace(&mut self.is_tended, true) {
             self.tell_router(env, "tend");
@@ -443,6 +404,13 @@ impl State {
     /// Nothing will come of the connection any more.
     fn has_ended(&self) -> bool {
         !self.reconnects && self.client.as_ref().is_some_and(|client| client.failure().is_some())
+    }
+
+    /// Has the router look, which may sleep.
+    fn have_router_look(&mut self, env: Env) {
+        if std::mem::replace(&mut self.router_sleeps, false) {
+            self.tell_router(env, "look");
+        }
     }
 
     fn tell_router(&mut self, env: Env, what: &str) {
@@ -461,15 +429,6 @@ impl State {
             let message = self.scratch.env().atom("interrupt");
             self.scratch.send(env, &keeper, message);
         }
-    }
-
-    /// Gives up the calls of processes that are no more. Whether it is to be asked again before long.
-    pub(crate) fn tend(&mut self, env: Env) -> bool {
-        self.groups.retain(|_, group| env.is_alive(&group.pid));
-        self.cancel_where(|waiter| waiter.expect.is_awaited() && !env.is_alive(&waiter.pid));
-        self.is_tended = self.hurried() > 0;
-        self.leave(env);
-        self.is_tended
     }
 
     /// A router's turn.
@@ -504,19 +463,6 @@ impl State {
     /// Why the connection ended.
     pub(crate) fn failure(&self) -> Option<Error> {
         self.lost.clone().or_else(|| self.client.as_ref()?.failure().cloned())
-    }
-
-    /// Ends the connection: every call is told so.
-    pub(crate) fn close(&mut self, env: Env) {
-        if let Some(client) = &mut self.client {
-            self.lost = self.lost.take().or_else(|| client.failure().cloned());
-            client.close();
-        }
-        self.hand_out(env, None);
-        while self.has_more {
-            self.hand_out(env, None);
-        }
-        self.abandon_held(env);
     }
 
     /// Whether the descriptor may be watched.

@@ -104,8 +104,9 @@ pub(crate) fn watch_process(env: Env, connection: &Connection, keeper: Pid, refe
 
 /// Ends a connection: every call is told so, and the descriptor is closed as soon as it is not watched.
 pub(crate) fn close(env: Env, connection: &Connection, undefined: RawTerm) {
+    // A part at a time, so that others find the lock free in between.
+    while connection.lock().close(env) {}
     let mut state = connection.lock();
-    state.close(env);
     let leaves = state.leave_descriptor();
     let process = state.watched_process().filter(|_| leaves);
     // What follows may come back for the lock at once.

@@ -6,7 +6,7 @@
 
 use crate::enif::{Pid, RawEnv, RawTerm};
 use crate::term::Env;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::{c_char, c_int, c_uint, c_ulong};
 use std::ptr;
 use std::sync::{Mutex, MutexGuard};
@@ -43,13 +43,14 @@ struct Machine {
     terms: Vec<Term>,
     sent: HashMap<RawTerm, Vec<Value>>,
     pids: RawTerm,
+    ended: HashSet<RawTerm>,
 }
 
 static MACHINE: Mutex<Option<Machine>> = Mutex::new(None);
 
 fn with<T>(act: impl FnOnce(&mut Machine) -> T) -> T {
     let mut machine: MutexGuard<'_, _> = MACHINE.lock().unwrap();
-    let begin = || Machine { terms: Vec::new(), sent: HashMap::new(), pids: 0 };
+    let begin = || Machine { terms: Vec::new(), sent: HashMap::new(), pids: 0, ended: HashSet::new() };
     act(machine.get_or_insert_with(begin))
 }
 
@@ -89,6 +90,11 @@ pub(crate) fn pid() -> Pid {
         machine.pids += 1;
         Pid { term: machine.pids }
     })
+}
+
+/// Ends a process.
+pub(crate) fn end(pid: Pid) {
+    with(|machine| machine.ended.insert(pid.term));
 }
 
 pub(crate) fn value(term: RawTerm) -> Value {
@@ -141,6 +147,15 @@ unsafe extern "C" fn enif_make_atom_len(_env: *mut RawEnv, name: *const c_char, 
     // SAFETY: as the caller promises.
     let name = unsafe { std::slice::from_raw_parts(name.cast::<u8>(), length) };
     with(|machine| machine.make(Term::Whole(Value::Atom(String::from_utf8_lossy(name).into_owned()))))
+}
+
+/// # Safety
+/// `pid` is a process.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn enif_is_process_alive(_env: *mut RawEnv, pid: *const Pid) -> c_int {
+    // SAFETY: as the caller promises.
+    let pid = unsafe { *pid };
+    with(|machine| c_int::from(!machine.ended.contains(&pid.term)))
 }
 
 #[unsafe(no_mangle)]
@@ -201,7 +216,7 @@ macro_rules! absent {
 }
 
 absent! {
-    enif_get_local_pid, enif_self, enif_is_process_alive, enif_open_resource_type_x,
+    enif_get_local_pid, enif_self, enif_open_resource_type_x,
     enif_alloc_resource, enif_release_resource, enif_make_resource, enif_get_resource,
     enif_monitor_process, enif_select, enif_term_type, enif_get_long, enif_get_ulong,
     enif_get_double, enif_get_atom, enif_get_tuple, enif_get_list_cell, enif_is_empty_list,

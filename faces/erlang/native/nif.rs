@@ -2,7 +2,7 @@
 //! one thing, and says what came of it; a wrong argument is `badarg`, a panic `{error, panicked}`.
 
 use crate::atoms::{Atoms, atoms};
-use crate::connection::{Connection, ConnectionOptions, RouterStep, State};
+use crate::connection::{Connection, ConnectionOptions, RouterStep, State, Tended, look};
 use crate::encode::NoValue;
 use crate::enif::RawTerm;
 use crate::python::{self, RequestError};
@@ -10,20 +10,16 @@ use crate::term::{Env, same};
 use crate::waiter::{self, Expect};
 use crate::{decode, encode, handle};
 use std::sync::MutexGuard;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use thalweg_events::Kind;
 use thalweg_service::{CallId, CallOptions, Error};
 use thalweg_transport::Endpoint;
 use thalweg_wire::fault::Fault;
 
-/// A process looks so long for its own answer before it waits for a message.
-const LOOK: Duration = Duration::from_micros(20);
 /// Hundredths of a process's turn that such a look counts for: a caller whose answers are always there never
 /// sleeps, and would make hundreds of calls in a turn while others with answers in their mailboxes wait for
 /// theirs.
 const LOOK_PERCENT: i32 = 25;
-/// Moments between two looks.
-const PAUSE: u32 = 16;
 /// Bytes of a result that count as a hundredth of a process's turn.
 const PERCENT_BYTES: usize = 4 << 10;
 
@@ -192,28 +188,6 @@ fn ask(
     let found = look(env, connection, Some(call), |state| state.awaits(call));
     env.took(LOOK_PERCENT);
     found.or_else(|| Some(pending(env, term, call)))
-}
-
-/// Looks for a moment for what is awaited: what came of `own` is returned, what came of others they are told.
-fn look(
-    env: Env,
-    connection: &Connection,
-    own: Option<CallId>,
-    awaits: impl Fn(&State) -> bool,
-) -> Option<RawTerm> {
-    let mut state = connection.lock();
-    state.begin_to_look();
-    let until = Instant::now() + LOOK;
-    loop {
-        let found = state.look(env, own);
-        if found.is_some() || !awaits(&state) || Instant::now() >= until {
-            state.stop_to_look(env);
-            return found;
-        }
-        drop(state);
-        (0..PAUSE).for_each(|_| std::hint::spin_loop());
-        state = connection.lock();
-    }
 }
 
 /// `await(Connection, Number) -> {ok, Value} | {error, Reason} | pending | done`: looks a little for the
@@ -519,18 +493,27 @@ pub(crate) fn load(env: Env, arguments: &[RawTerm]) -> Answer {
     Some(env.make_natural(in_flight as u64))
 }
 
-/// `tend(Connection) -> boolean()`: gives up the calls of processes that are no more; whether to ask again.
-/// The router's.
+/// `tend(Connection) -> again | boolean()`: gives up calls of processes that are no more; whether to ask again
+/// before long, or at once for the next part of them. The router's.
 pub(crate) fn tend(env: Env, arguments: &[RawTerm]) -> Answer {
     let [connection] = arguments else { return None };
-    let goes_on = handle::of(env, *connection)?.lock().tend(env);
-    Some(if goes_on { atoms(env).yes } else { atoms(env).no })
+    let tended = handle::of(env, *connection)?.lock().tend(env);
+    let known = atoms(env);
+    Some(match tended {
+        Tended::Again => known.again,
+        Tended::Later => known.yes,
+        Tended::Done => known.no,
+    })
 }
 
-/// `close(Connection)`: every call is told so.
+/// `close(Connection)`: every call is told so, and where there are many, on a scheduler apart.
 pub(crate) fn close(env: Env, arguments: &[RawTerm]) -> Answer {
     let [connection] = arguments else { return None };
-    handle::close(env, handle::of(env, *connection)?, atoms(env).undefined);
+    let connection = handle::of(env, *connection)?;
+    if !env.is_apart() && connection.lock().close(env) {
+        return Some(AGAIN_APART);
+    }
+    handle::close(env, connection, atoms(env).undefined);
     Some(atoms(env).ok)
 }
 

@@ -100,7 +100,7 @@ await_group(_Connection, _Number) -> erlang:nif_error(not_loaded).
 -spec load(connection()) -> non_neg_integer().
 load(_Connection) -> erlang:nif_error(not_loaded).
 
--spec tend(connection()) -> boolean().
+-spec tend(connection()) -> again | boolean().
 tend(_Connection) -> erlang:nif_error(not_loaded).
 
 -spec give_up(connection()) -> ok.

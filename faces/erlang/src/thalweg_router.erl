@@ -93,7 +93,13 @@ hear(Connection, Patience) ->
             _ = erlang:send_after(?TEND, self(), callers),
             heard;
         callers ->
-            _ = [self() ! tend || thalweg_nif:tend(Connection)],
+            _ =
+                case thalweg_nif:tend(Connection) of
+                    %% There are more of them, and whoever wrote here meanwhile comes first.
+                    again -> self() ! callers;
+                    true -> self() ! tend;
+                    false -> done
+                end,
             heard;
         large ->
             _ = unpack(Connection),

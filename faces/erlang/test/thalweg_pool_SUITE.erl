@@ -4,7 +4,7 @@
 
 all() ->
     [
-        named_pools, as_many_as_schedulers, sockets_are_nobody_elses, no_runtime_directory, no_room_for_an_endpoint, options_that_meet, heard_between_two_looks, given_up_and_not_gone, dies_before_its_child, starting_holds_nobody_up, ending_holds_nobody_up, in_flight_when_it_is_stopped, late_when_it_is_stopped, killed_under_callers, killed_while_idle, affinity_outlives_a_neighbour, ends_by_itself, no_interpreter, interpreter_from_here, no_venv, venv, broken_worker, program_that_has_ended,
+        named_pools, as_many_as_schedulers, sockets_are_nobody_elses, no_runtime_directory, no_room_for_an_endpoint, options_that_meet, heard_between_two_looks, given_up_and_not_gone, many_callers_that_are_no_more, dies_before_its_child, starting_holds_nobody_up, ending_holds_nobody_up, in_flight_when_it_is_stopped, late_when_it_is_stopped, killed_under_callers, killed_while_idle, affinity_outlives_a_neighbour, ends_by_itself, no_interpreter, interpreter_from_here, no_venv, venv, broken_worker, program_that_has_ended,
         cannot_start_again, flapping, failed_start_leaves_nothing, directory_comes_again, lost_message, logging_while_it_runs, logging_in_a_child,
         standard_output, output_without_end, lines_that_nobody_takes, stopped_in_time, output_in_pieces, standard_input, logging, logging_what_is_no_line, ends_while_it_starts, environment, load_is_spread, streams_are_spread,
         calls_pass_over_who_is_not_there_yet, not_heard_any_more, worker_ends_with_the_pool, native_half_stays, no_native_half, code_is_loaded_again_and_again,
@@ -120,6 +120,20 @@ heard_between_two_looks(_Config) ->
     receive
         {'DOWN', Monitor, process, _, Reason} -> normal = Reason
     end.
+
+%% They are looked after a part at a time, until none of their calls is left.
+many_callers_that_are_no_more(_Config) ->
+    {ok, _} = thalweg:start_pool(many, thalweg_test:pool(#{size => 1})),
+    Call = fun() -> thalweg:call(asyncio, sleep, [3600], #{pool => many, timeout => infinity}) end,
+    Callers = [spawn(Call) || _ <- lists:seq(1, 600)],
+    Stays = spawn(Call),
+    thalweg_test:until(fun() -> thalweg:load(many) =:= [601] end),
+    [exit(Caller, kill) || Caller <- Callers],
+    thalweg_test:until(fun() -> thalweg:load(many) =:= [1] end),
+    true = is_process_alive(Stays),
+    exit(Stays, kill),
+    thalweg_test:until(fun() -> thalweg:load(many) =:= [0] end),
+    ok = thalweg:stop_pool(many).
 
 %% What was given up before it left is taken back and counts no more; and where bytes are what is bounded, they
 %% are what is told.

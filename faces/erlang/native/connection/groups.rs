@@ -4,8 +4,7 @@ use super::State;
 use crate::atoms::atoms;
 use crate::enif::{Pid, RawTerm};
 use crate::term::{Env, Letter};
-use crate::waiter::Expect;
-use thalweg_service::Error;
+use thalweg_service::{CallId, Error};
 use thalweg_wire::fault::Fault;
 
 #[derive(Debug)]
@@ -16,6 +15,8 @@ pub(super) struct Group {
     reference: RawTerm,
     pub(super) results: Vec<RawTerm>,
     missing: usize,
+    /// Those that were begun.
+    calls: Vec<u64>,
 }
 
 impl State {
@@ -25,8 +26,17 @@ impl State {
         let reference = letter.copy(reference);
         self.group_count += 1;
         let results = vec![0; count];
-        self.groups.insert(self.group_count, Group { pid, letter, reference, results, missing: count });
+        let calls = Vec::with_capacity(count);
+        self.groups
+            .insert(self.group_count, Group { pid, letter, reference, results, missing: count, calls });
         Ok(self.group_count)
+    }
+
+    /// A call was begun for a group.
+    pub(super) fn joins(&mut self, group: u64, number: u64) {
+        if let Some(of) = self.groups.get_mut(&group) {
+            of.calls.push(number);
+        }
     }
 
     /// What one of a group came to, where its call was not even begun.
@@ -58,7 +68,7 @@ impl State {
 
     /// Cancels what is left of a group.
     pub(crate) fn cancel_group(&mut self, group: u64) {
-        self.groups.remove(&group);
-        self.cancel_where(|waiter| matches!(waiter.expect, Expect::Part(of, _) if of == group));
+        let calls = self.groups.remove(&group).map_or(Vec::new(), |of| of.calls);
+        calls.into_iter().for_each(|number| self.cancel(CallId::from_number(number)));
     }
 }

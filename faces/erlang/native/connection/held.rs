@@ -83,13 +83,16 @@ impl State {
         }
     }
 
-    /// The connection ends, and nothing is read any more.
-    pub(super) fn abandon_held(&mut self, env: Env) {
+    /// The connection ends, and nothing is read any more: of so many frames the waiters are told so. Whether
+    /// there are more.
+    pub(super) fn abandon_held(&mut self, env: Env, most: usize) -> bool {
         let closed = EventKind::Failed(Error::new(Fault::Closed, ""));
-        for held in std::mem::take(&mut self.shelf.frames) {
+        let count = self.shelf.frames.len().min(most);
+        for held in self.shelf.frames.drain(..count).collect::<Vec<_>>() {
             self.tell_end(env, held.number, &closed);
             self.retire(held.number);
         }
+        !self.shelf.frames.is_empty()
     }
 
     /// A frame was not read: its waiter is told so, and nothing else of its call.
