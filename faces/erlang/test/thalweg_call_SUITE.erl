@@ -2,6 +2,9 @@
 -module(thalweg_call_SUITE).
 -compile([export_all, nowarn_export_all]).
 
+%% Of calls that a busy machine may take long for: no time limit but that of the test.
+-define(PATIENT, #{timeout => infinity}).
+
 all() ->
     [
         call, source_in_characters, keywords, names_of_functions, coroutines, coroutines_in_several_steps, tasks_of_their_own, cast, spawned, gathered, early_error_in_a_gather, many_callers,
@@ -385,34 +388,34 @@ exceptions_that_say_nothing_of_themselves(_Config) ->
 %% Larger than a ring; and larger than a frame may be.
 large_values(_Config) ->
     Large = binary:copy(<<"0123456789abcdef">>, 1 bsl 19),
-    {ok, Large} = thalweg:call(sample, echo, [Large]),
+    {ok, Large} = thalweg:call(sample, echo, [Large], ?PATIENT),
     TooLarge = binary:copy(<<0>>, 17 bsl 20),
-    {error, {fault, frame_too_large, _}} = thalweg:call(sample, echo, [TooLarge]),
-    {error, {fault, frame_too_large, _}} = thalweg:eval("b'0' * (17 << 20)"),
-    {ok, 1} = thalweg:call(sample, echo, [1]).
+    {error, {fault, frame_too_large, _}} = thalweg:call(sample, echo, [TooLarge], ?PATIENT),
+    {error, {fault, frame_too_large, _}} = thalweg:eval("b'0' * (17 << 20)", #{}, ?PATIENT),
+    {ok, 1} = thalweg:call(sample, echo, [1], ?PATIENT).
 
 %% What takes long to write or to read is written and read on a scheduler apart: nothing changes but where.
 large_values_beside_small_ones(_Config) ->
     Large = lists:seq(1, 200000),
-    {ok, Large} = thalweg:call(sample, echo, [Large]),
+    {ok, Large} = thalweg:call(sample, echo, [Large], ?PATIENT),
     Binary = binary:copy(<<255>>, 1 bsl 20),
     Request = thalweg:spawn_call(sample, echo, [Binary]),
-    [{ok, N} = thalweg:call(sample, echo, [N]) || N <- lists:seq(1, 100)],
+    [{ok, N} = thalweg:call(sample, echo, [N], ?PATIENT) || N <- lists:seq(1, 100)],
     {ok, Binary} = thalweg:await(Request, infinity),
     [{ok, 1}, {ok, Large}, {error, {no_python_value, _}}, {ok, Binary}] =
         thalweg:async_gather([
             {sample, echo, [1]}, {sample, echo, [Large]}, {sample, echo, [Large ++ [self | 1]]}, {sample, echo, [Binary]}
-        ]),
+        ], ?PATIENT),
     ok = thalweg:register(length, fun([List]) -> {length(List), List} end),
-    {ok, {200000, Large}} = thalweg:call(sample, call_back, [<<"length">>, Large]),
+    {ok, {200000, Large}} = thalweg:call(sample, call_back, [<<"length">>, Large], ?PATIENT),
     %% Source that is long, and many that are long together only.
     Source = [<<"len('">>, binary:copy(<<"x">>, 1 bsl 20), <<"')">>],
-    {ok, 1048576} = thalweg:eval(iolist_to_binary(Source)),
+    {ok, 1048576} = thalweg:eval(iolist_to_binary(Source), #{}, ?PATIENT),
     Numbered = [{N, binary:copy(<<N>>, 60000)} || N <- lists:seq(1, 50)],
     Together = [{Value, thalweg:spawn_call(sample, echo, [Value])} || Value <- Numbered],
     [{ok, Value} = thalweg:await(Made, infinity) || {Value, Made} <- Together],
     ok = thalweg:cast(sample, echo, [Large]),
-    {ok, none} = thalweg:call(sample, send, [self(), {large, Large}]),
+    {ok, none} = thalweg:call(sample, send, [self(), {large, Large}], ?PATIENT),
     receive
         {large, Large} -> ok
     end,
@@ -428,12 +431,12 @@ large_values_given_up(_Config) ->
     [
         begin
             Request = thalweg:spawn_call(sample, echo, [Large]),
-            {ok, N} = thalweg:call(sample, echo, [N]),
+            {ok, N} = thalweg:call(sample, echo, [N], ?PATIENT),
             ok = thalweg:cancel(Request)
         end
      || N <- lists:seq(1, 20)
     ],
-    {ok, Large} = thalweg:call(sample, echo, [Large]),
+    {ok, Large} = thalweg:call(sample, echo, [Large], ?PATIENT),
     none_left().
 
 %% What arrives together with an interrupt is heard of all the same.

@@ -130,7 +130,7 @@ beside_others(_Config) ->
     Self = self(),
     Callers = [
         spawn_link(fun() ->
-            [{ok, 120} = thalweg:call(sample, factorial, [5]) || _ <- lists:seq(1, 20)],
+            [{ok, 120} = thalweg:call(sample, factorial, [5], #{timeout => infinity}) || _ <- lists:seq(1, 20)],
             Self ! {done, self()}
         end)
      || _ <- lists:seq(1, 20)

@@ -17,7 +17,7 @@ end_per_suite(Config) -> thalweg_test:stop(Config).
 end_per_testcase(_Case, _Config) -> thalweg_test:none_left().
 
 named_pools(_Config) ->
-    {ok, _} = thalweg:start_pool(other, #{size => 1, path => [thalweg_test:path()]}),
+    {ok, _} = thalweg:start_pool(other, thalweg_test:pool(#{size => 1})),
     {error, {already_started, other}} = thalweg:start_pool(other, #{size => 1}),
     {ok, Here} = thalweg:call(os, getpid, [], #{pool => other}),
     [Here] = thalweg:workers(other),
@@ -309,8 +309,8 @@ beat(Beats) ->
 
 %% While one worker is started anew, what goes to the others by affinity goes there still.
 affinity_outlives_a_neighbour(_Config) ->
-    {ok, _} = thalweg:start_pool(four, #{size => 4, path => [thalweg_test:path()]}),
-    Of = fun(Term) -> thalweg:call(os, getpid, [], #{pool => four, affinity => Term}) end,
+    {ok, _} = thalweg:start_pool(four, thalweg_test:pool(#{size => 4})),
+    Of = fun(Term) -> thalweg:call(os, getpid, [], #{pool => four, affinity => Term, timeout => infinity}) end,
     Terms = lists:seq(1, 40),
     Before = [Of(Term) || Term <- Terms],
     {ok, Victim} = hd(Before),
@@ -389,7 +389,7 @@ venv(Config) ->
     "" = os:cmd(unicode:characters_to_list([Interpreter, " -m venv --without-pip --system-site-packages ", Venv])),
     {ok, Paths} = thalweg:eval("__import__('sys').path"),
     Path = [unicode:characters_to_list(P) || P <- Paths, P =/= <<>>],
-    {ok, _} = thalweg:start_pool(venv, #{size => 1, venv => Venv, path => Path}),
+    {ok, _} = thalweg:start_pool(venv, #{size => 1, venv => Venv, path => Path, start_within => 60000}),
     {ok, Prefix} = thalweg:eval("__import__('sys').prefix", #{}, #{pool => venv}),
     Prefix = unicode:characters_to_binary(Venv),
     ok = thalweg:stop_pool(venv).
@@ -397,9 +397,11 @@ venv(Config) ->
 %% One that cannot start says why.
 broken_worker(_Config) ->
     {error, {worker_failed, {exit_status, 1}, Said}} =
-        thalweg:start_pool(broken, #{size => 1, environment => [{"PYTHONPATH", "/nowhere"}, {"PYTHONHOME", "/nowhere"}]}),
+        thalweg:start_pool(broken, #{
+            size => 1, environment => [{"PYTHONPATH", "/nowhere"}, {"PYTHONHOME", "/nowhere"}], start_within => 60000
+        }),
     true = is_list(Said),
-    {error, {worker_failed, {exit_status, 0}, _}} = thalweg:start_pool(broken, #{size => 1, python => "/bin/true"}).
+    {error, {worker_failed, {exit_status, 0}, _}} = thalweg:start_pool(broken, thalweg_test:pool(#{size => 1, python => "/bin/true"})).
 
 %% One that has ended before anybody could look at it says how, and so does one that cannot be run.
 program_that_has_ended(Config) ->
@@ -407,7 +409,7 @@ program_that_has_ended(Config) ->
     none = looked_at_late(Wishes, 100),
     None = script(Config, "none", []),
     ok = file:write_file(None, <<"#!/no/such/interpreter\n">>),
-    {error, {worker_failed, {exit_status, _}, _}} = thalweg:start_pool(broken, #{size => 1, python => None}),
+    {error, {worker_failed, {exit_status, _}, _}} = thalweg:start_pool(broken, thalweg_test:pool(#{size => 1, python => None})),
     {error, {worker_failed, enoent, []}} = thalweg_output:start_link("/no/such/program", Wishes, #{}).
 
 %% Again, until a program has ended before its number was asked for.
@@ -440,7 +442,7 @@ held_at_its_port(Caller) ->
 %% It hurts no other pool, is tried again and again, and is whole when its interpreter is back.
 cannot_start_again(Config) ->
     Python = script(Config, "python", ["exec ", interpreter(), " \"$@\""]),
-    {ok, _} = thalweg:start_pool(fragile, #{size => 1, python => Python, path => [thalweg_test:path()]}),
+    {ok, _} = thalweg:start_pool(fragile, thalweg_test:pool(#{size => 1, python => Python})),
     [Victim] = thalweg:workers(fragile),
     Monitor = monitor(process, thalweg_sup),
     with_log(fun() ->
@@ -463,7 +465,7 @@ cannot_start_again(Config) ->
 
 %% Workers that start and do not last hurt no other pool either.
 flapping(_Config) ->
-    {ok, _} = thalweg:start_pool(flapping, #{size => 1, path => [thalweg_test:path()]}),
+    {ok, _} = thalweg:start_pool(flapping, thalweg_test:pool(#{size => 1})),
     Supervisor = whereis(thalweg_sup),
     [
         thalweg_test:until(fun() ->
@@ -483,10 +485,10 @@ flapping(_Config) ->
 failed_start_leaves_nothing(Config) ->
     Places = filename:join(proplists:get_value(priv_dir, Config), "place"),
     OnlyTwo = ["for n in 1 2; do mkdir ", Places, "$n && exec ", interpreter(), " \"$@\"; done; exit 1"],
-    Options = #{python => script(Config, "twice", OnlyTwo), path => [thalweg_test:path()]},
+    Options = thalweg_test:pool(#{python => script(Config, "twice", OnlyTwo)}),
     {error, {worker_failed, {exit_status, 1}, _}} = thalweg:start_pool(again, Options#{size => 4}),
     {error, no_worker} = thalweg:call(sample, echo, [1], #{pool => again}),
-    {ok, _} = thalweg:start_pool(again, #{size => 1, path => [thalweg_test:path()]}),
+    {ok, _} = thalweg:start_pool(again, thalweg_test:pool(#{size => 1})),
     [{ok, N} = thalweg:call(sample, echo, [N], #{pool => again, affinity => N}) || N <- lists:seq(1, 20)],
     ok = thalweg:stop_pool(again).
 
@@ -544,7 +546,7 @@ logging_while_it_runs(Config) ->
 
 %% A child has the rings in its memory, too.
 logging_in_a_child(_Config) ->
-    {ok, _} = thalweg:start_pool(family, #{size => 1, path => [thalweg_test:path()]}),
+    {ok, _} = thalweg:start_pool(family, thalweg_test:pool(#{size => 1})),
     [Worker] = thalweg:workers(family),
     [
         begin
@@ -565,7 +567,7 @@ standard_output(_Config) ->
 
 %% Whatever a worker says, and however fast: nothing grows, what it is told does not wait, and the log says what it has not.
 output_without_end(_Config) ->
-    {ok, _} = thalweg:start_pool(loud, #{size => 1, path => [thalweg_test:path()]}),
+    {ok, _} = thalweg:start_pool(loud, thalweg_test:pool(#{size => 1})),
     [OsPid] = thalweg:workers(loud),
     {_, {Worker}} = thalweg_directory:workers(loud),
     [
@@ -597,7 +599,7 @@ lines_that_nobody_takes(_Config) ->
     {_, {Worker}} = thalweg_directory:workers(unheard),
     with_log(fun() ->
         true = erlang:suspend_process(Worker),
-        {ok, none} = thalweg:call(sample, log_many, [6000], #{pool => unheard}),
+        {ok, none} = thalweg:call(sample, log_many, [6000], #{pool => unheard, timeout => infinity}),
         {message_queue_len, Waiting} = process_info(Worker, message_queue_len),
         true = Waiting =< 4100,
         true = erlang:resume_process(Worker),
@@ -751,7 +753,7 @@ calls_pass_over_who_is_not_there_yet(Config) ->
 
 %% A worker that says nothing to anybody any more, be it alive, is started anew.
 not_heard_any_more(_Config) ->
-    {ok, _} = thalweg:start_pool(deaf, #{size => 1, path => [thalweg_test:path()]}),
+    {ok, _} = thalweg:start_pool(deaf, thalweg_test:pool(#{size => 1})),
     [Before] = thalweg:workers(deaf),
     {_, {Worker}} = thalweg_directory:workers(deaf),
     Worker ! {thalweg_event, undefined, down},
@@ -785,7 +787,7 @@ native_half_stays(Config) ->
         true = code:del_path(Ebin)
     end,
     {ok, 1} = thalweg:call(sample, echo, [1]),
-    {ok, _} = thalweg:start_pool(later, #{size => 1, path => [thalweg_test:path()]}),
+    {ok, _} = thalweg:start_pool(later, thalweg_test:pool(#{size => 1})),
     {ok, 1} = thalweg:call(sample, echo, [1], #{pool => later}),
     ok = thalweg:stop_pool(later).
 
@@ -829,7 +831,7 @@ application_modules() ->
     [Module || Module <- Modules, code:is_loaded(Module) =/= false, lists:prefix("thalweg", atom_to_list(Module))].
 
 worker_ends_with_the_pool(_Config) ->
-    {ok, _} = thalweg:start_pool(brief, #{size => 1, path => [thalweg_test:path()]}),
+    {ok, _} = thalweg:start_pool(brief, thalweg_test:pool(#{size => 1})),
     [Worker] = thalweg:workers(brief),
     %% However busy it is.
     ok = thalweg:cast(sample, spin, [], #{pool => brief}),
@@ -841,7 +843,7 @@ workers_end_with_the_virtual_machine(_Config) ->
     Source =
         "ok = application:load(thalweg), ok = application:set_env(thalweg, pool, none), "
         "{ok, _} = application:ensure_all_started(thalweg), "
-        "{ok, _} = thalweg:start_pool(default, #{size => 2, path => [\"" ++ thalweg_test:path() ++ "\"]}), "
+        "{ok, _} = thalweg:start_pool(default, #{size => 2, start_within => 60000, path => [\"" ++ thalweg_test:path() ++ "\"]}), "
         "ok = thalweg:cast(sample, spin, []), {ok, none} = thalweg:call(time, sleep, [0]), "
         "io:format(\"~w ~s~n\", [thalweg:workers(default), os:getpid()]), timer:sleep(infinity).",
     Ebin = filename:dirname(code:which(thalweg)),

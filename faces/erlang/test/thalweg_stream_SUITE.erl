@@ -302,7 +302,7 @@ messages(_Config) ->
     [receive {thalweg, Reference, Message} -> Message = Expected end || Expected <- [{data, 1}, {data, 2}, done]].
 
 pool_ends(_Config) ->
-    {ok, _} = thalweg:start_pool(brief, #{size => 1, path => [thalweg_test:path()]}),
+    {ok, _} = thalweg:start_pool(brief, thalweg_test:pool(#{size => 1})),
     {ok, Stream} = thalweg_stream:open(sample, count_for_ever, [<<"pool">>], #{pool => brief}),
     {data, 1} = thalweg_stream:next(Stream),
     ok = thalweg:stop_pool(brief),
