@@ -9,14 +9,14 @@
 //! - every call that was begun is told of exactly once, whatever becomes of the connection or of the
 //!   process that looked;
 //! - a process is watched once, however many streams it opens;
-//! - the peer takes this side to be asleep, or a process here looks: the last one that stops says so, be it by
-//!   a panic;
+//! - the peer takes this side to be asleep, or a process here looks: the last one that stops says so, be it
+//!   by a panic;
 //! - a worker's keeper is told when calls were given up, until the worker can read of all of it: it may be
 //!   amid one of them;
 //! - the router is told when another process finds that the connection ended, and when there are callers to
 //!   be tended;
-//! - the lock is held for a number of calls that has a bound, or for those that end with one process, group or
-//!   worker, however many these are;
+//! - the lock is held for a number of calls that has a bound, or for those that end with one process, group
+//!   or worker, however many these are;
 //! - nothing here waits.
 
 mod bounds;

@@ -493,8 +493,8 @@ pub(crate) fn load(env: Env, arguments: &[RawTerm]) -> Answer {
     Some(env.make_natural(in_flight as u64))
 }
 
-/// `tend(Connection) -> again | boolean()`: gives up calls of processes that are no more; whether to ask again
-/// before long, or at once for the next part of them. The router's.
+/// `tend(Connection) -> again | boolean()`: gives up calls of processes that are no more; whether to ask
+/// again before long, or at once for the next part of them. The router's.
 pub(crate) fn tend(env: Env, arguments: &[RawTerm]) -> Answer {
     let [connection] = arguments else { return None };
     let tended = handle::of(env, *connection)?.lock().tend(env);

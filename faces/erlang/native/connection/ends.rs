@@ -1,10 +1,10 @@
 //! Calls that end before they are answered: cancelled, given up with their process, with their worker, or
 //! with the connection.
 //!
-//! What ends with a process that streams, or with a group, is found by it, however many other calls there are.
-//! The walk for callers that are no more, and the one that a closed connection takes, are made of steps, of
-//! [`TENDED_MAX`] and of [`HANDED_OUT_MAX`] calls, between which the lock is free. A worker's end is one step:
-//! what is begun behind it is no longer given up. *Checked by* the tests beside this file.
+//! What ends with a process that streams, or with a group, is found by it, however many other calls there
+//! are. The walk for callers that are no more, and the one that a closed connection takes, are made of steps,
+//! of [`TENDED_MAX`] and of [`HANDED_OUT_MAX`] calls, between which the lock is free. A worker's end is one
+//! step: what is begun behind it is no longer given up. *Checked by* the tests beside this file.
 
 use super::{HANDED_OUT_MAX, State, send};
 use crate::enif::Pid;
