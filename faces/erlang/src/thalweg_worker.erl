@@ -57,8 +57,9 @@ init(Start) ->
 
 -spec handle_continue(start, start()) -> {noreply, #state{}} | {stop, term(), start()}.
 handle_continue(start, {Place, Pool, Index, Options} = Start) ->
-    Endpoint = endpoint(),
+    %% Before there is a directory: one that is missing ends this here.
     Interpreter = thalweg_python:interpreter(Options),
+    Endpoint = endpoint(),
     Output = thalweg_output:start_link(Interpreter, port_options(Endpoint, Options), #{pool => Pool, worker => Index}),
     case connected(Start, Endpoint, Output) of
         {ok, State} ->

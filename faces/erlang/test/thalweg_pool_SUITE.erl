@@ -461,7 +461,11 @@ cannot_start_again(Config) ->
     {ok, 1} = thalweg:call(sample, echo, [1]),
     ok = file:rename(Python ++ ".gone", Python),
     thalweg_test:until(fun() -> thalweg:call(sample, echo, [1], #{pool => fragile}) =:= {ok, 1} end),
-    ok = thalweg:stop_pool(fragile).
+    ok = thalweg:stop_pool(fragile),
+    %% Nor does an attempt leave a directory, in which nothing is.
+    Mine = "thalweg-" ++ os:getpid() ++ "-*",
+    Made = [Directory || Place <- ["/tmp", os:getenv("XDG_RUNTIME_DIR", "/tmp")], Directory <- filelib:wildcard(filename:join(Place, Mine))],
+    [] = [Directory || Directory <- Made, file:list_dir(Directory) =:= {ok, []}].
 
 %% Workers that start and do not last hurt no other pool either.
 flapping(_Config) ->
