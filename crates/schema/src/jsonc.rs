@@ -66,7 +66,7 @@ impl Value {
 /// # Errors
 /// The first place where it is no JSON.
 pub(crate) fn parse(text: &str) -> Result<Node, Finding> {
-    let mut parser = Parser { text, at: 0, doc: String::new(), depth: 0 };
+    let mut parser = Parser { text, at: 0, doc: String::new(), depth: 0, suspect: None };
     parser.blank()?;
     let node = parser.value()?;
     parser.blank()?;
@@ -82,6 +82,9 @@ struct Parser<'t> {
     /// The comment lines passed last, as long as nothing but they stand before what comes next.
     doc: String,
     depth: usize,
+    /// The first object or array whose end begins a line of another indentation than the line of its
+    /// beginning: where there is one end too few, it may have taken that of what is around it.
+    suspect: Option<Span>,
 }
 
 impl Parser<'_> {
@@ -179,14 +182,51 @@ impl Parser<'_> {
                 "a schema needs no more than four levels",
             ));
         }
+        let start = self.at;
         self.depth += 1;
-        let value = read(self);
+        let value = read(self)?;
         self.depth -= 1;
-        value
+        if self.suspect.is_none() && self.is_closed_askew(start, self.at - 1) {
+            self.suspect = Some(Span { start, end: self.at });
+        }
+        Ok(value)
+    }
+
+    /// Whether what closes an object or array begins a line, and the line in which that was opened has
+    /// another indentation.
+    fn is_closed_askew(&self, opened: usize, closed: usize) -> bool {
+        let blank = [' ', '\t'];
+        let above = self.text[..closed].trim_end_matches(blank);
+        if !above.ends_with('\n') {
+            return false;
+        }
+        let line = &self.text[self.text[..opened].rfind('\n').map_or(0, |at| at + 1)..=opened];
+        let indentation = line.len() - line.trim_start_matches(blank).len();
+        line[..indentation] != self.text[above.len()..closed]
+    }
+
+    /// What is wrong where the text ends in an object or array, or goes on with what cannot stand there.
+    fn wrong_inside(&self, opened: usize, end: char, wanted: &str, hint: &str) -> Finding {
+        if self.peek().is_none() { self.unclosed(opened, end) } else { self.unexpected(wanted, hint) }
+    }
+
+    fn unclosed(&self, opened: usize, end: char) -> Finding {
+        let line = |at: usize| self.text[..at].matches('\n').count() + 1;
+        let within = self.suspect.map(|Span { start, end }| {
+            let (begun, ended) = (&self.text[start..=start], &self.text[end - 1..end]);
+            let (from, to) = (line(start), line(end));
+            format!(
+                ", or what is missing inside: the {ended} of line {to} closes the {begun} of line {from}, whose \
+                 line is indented differently"
+            )
+        });
+        let hint = format!("add {end}{}", within.unwrap_or_default());
+        Finding::at(opened, format!("a {} that is never closed", &self.text[opened..=opened]), hint)
     }
 
     fn object(&mut self) -> Result<Value, Finding> {
         let mut members = Vec::new();
+        let opened = self.at;
         self.at += 1;
         loop {
             self.blank()?;
@@ -196,7 +236,9 @@ impl Parser<'_> {
             let doc = std::mem::take(&mut self.doc);
             let start = self.at;
             if self.peek() != Some('"') {
-                return Err(self.unexpected(
+                return Err(self.wrong_inside(
+                    opened,
+                    '}',
                     "a member's name in quotes, or }",
                     "write \"name\": value, and } after the last one",
                 ));
@@ -212,7 +254,9 @@ impl Parser<'_> {
             members.push(Member { key, key_span, doc, node });
             self.blank()?;
             if !self.passes(',') && self.peek() != Some('}') {
-                return Err(self.unexpected(
+                return Err(self.wrong_inside(
+                    opened,
+                    '}',
                     "a comma or }",
                     "separate members with commas, and close what was opened with {",
                 ));
@@ -222,16 +266,22 @@ impl Parser<'_> {
 
     fn array(&mut self) -> Result<Value, Finding> {
         let mut items = Vec::new();
+        let opened = self.at;
         self.at += 1;
         loop {
             self.blank()?;
             if self.passes(']') {
                 return Ok(Value::Array(items));
             }
+            if self.peek().is_none() {
+                return Err(self.unclosed(opened, ']'));
+            }
             items.push(self.value()?);
             self.blank()?;
             if !self.passes(',') && self.peek() != Some(']') {
-                return Err(self.unexpected(
+                return Err(self.wrong_inside(
+                    opened,
+                    ']',
                     "a comma or ]",
                     "separate items with commas, and close what was opened with [",
                 ));
@@ -400,7 +450,7 @@ mod tests {
             ("{ \"a\" 1 }", 6, "expected a colon"),
             ("{ \"a\": u32 }", 7, "found u32"),
             ("{ \"a\": 1 \"b\": 2 }", 9, "expected a comma or }"),
-            ("{ \"a\": 1", 8, "the end of the file"),
+            ("{ \"a\":", 6, "the end of the file"),
             ("{} x", 3, "expected the end"),
             ("{ \"a", 2, "never closed"),
             ("/* a", 0, "never closed"),
@@ -411,6 +461,39 @@ mod tests {
             assert_eq!(finding.at, at, "{text}");
             assert!(finding.what.contains(says), "{text}: {}", finding.what);
         }
+    }
+
+    #[test]
+    fn what_is_never_closed_is_named_where_it_was_opened() {
+        for (text, at, what, hint) in [
+            ("{ \"a\": 1", 0, "a { that is never closed", "add }"),
+            ("{ \"a\": 1, // b\n", 0, "a { that is never closed", "add }"),
+            ("{ \"å\": { \"b\": 1 \n}", 0, "a { that is never closed", "add }"),
+            ("{ \"a\": [", 7, "a [ that is never closed", "add ]"),
+            ("{ \"a\": [1, ", 7, "a [ that is never closed", "add ]"),
+            ("{ \"a\": {}, \"b", 11, "a string that is never closed", "add \""),
+        ] {
+            assert_eq!(parse(text).unwrap_err(), Finding::at(at, what, hint), "{text}");
+        }
+    }
+
+    #[test]
+    fn indentation_tells_which_end_is_missing() {
+        let hint = |text: &str| parse(text).unwrap_err().hint;
+        let askew = |ended, begun| {
+            format!(
+                "add }}, or what is missing inside: the }} of line {ended} closes the {{ of line {begun}, whose line is \
+                 indented differently"
+            )
+        };
+        // The first whose end is another's: those around it follow from that.
+        let text = "{\n  \"a\": {\n    \"b\": {\n    },\n    \"c\": {\n  },\n  \"d\": {\n  },\n}\n// end\n";
+        assert_eq!(parse(text).unwrap_err().at, 0);
+        assert_eq!(hint(text), askew(6, 5));
+        assert_eq!(hint("{\r\n  \"a\": [\r\n    {\r\n\t},\r\n  ],\r\n"), askew(4, 3));
+        // An end behind something else in its line says nothing, and none does where all are there.
+        assert_eq!(hint("{ \"a\": {\n\"b\": 1 },"), "add }");
+        parse("  {\n\t\"a\": {\n}\n}").unwrap();
     }
 
     proptest! {
