@@ -63,25 +63,26 @@ pub struct Arguments {
     /// The schema to read
     #[arg(long, value_name = "FILE")]
     pub schema: PathBuf,
-    /// The language to write
+    /// The language to generate
     #[arg(long, value_enum)]
     pub lang: Language,
-    /// The directory to write into; files of an earlier run that are no longer made are removed
+    /// The directory to write into; files of an earlier run that are no longer generated are removed
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
-    /// Write a client
+    /// Generate a client
     #[arg(long)]
     pub client: bool,
-    /// Write a server's dispatcher
+    /// Generate a server's dispatcher
     #[arg(long)]
     pub server: bool,
     /// Write the files that make the output a package of this name
     #[arg(long, value_name = "NAME")]
     pub package: Option<String>,
-    /// Begin names of types with this instead of the service's name; the wire keeps the service's
+    /// Begin the names of message types with this instead of the service's name; names on the wire do not
+    /// change
     #[arg(long, value_name = "NAME")]
     pub prefix: Option<String>,
-    /// Take this off the front of commands where they become methods
+    /// Remove this from the beginning of a command's name where it becomes a method
     #[arg(long, value_name = "NAME")]
     pub strip_method_prefix: Option<String>,
     /// The namespace of generated C++, as in a::b

@@ -11,7 +11,7 @@ const PREFIX: &str = "load-";
 /// What is asked of the server, and how much of it.
 #[derive(Clone, Debug, Subcommand)]
 pub enum BenchVerb {
-    /// Append records, each connection one after the other.
+    /// Append records, one after the other on each connection.
     Append {
         /// Which server, and what the records are.
         #[command(flatten)]
@@ -28,17 +28,18 @@ pub enum BenchVerb {
         /// The number of the first stream.
         #[arg(long, value_name = "N", default_value_t = 0)]
         first: u64,
-        /// Appends per second that are offered, over all connections; without it each follows upon the last.
+        /// Appends per second that are offered, over all connections; without it each follows its predecessor
+        /// at once.
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
         rate: Option<u32>,
-        /// End after N appends.
+        /// Stop after N appends.
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
         operations: Option<u64>,
-        /// The streams are there already.
+        /// The streams exist already.
         #[arg(long)]
         created: bool,
     },
-    /// Create streams, each connection one after the other.
+    /// Create streams, one after the other on each connection.
     Create {
         /// Which server, and how the streams are named.
         #[command(flatten)]
@@ -49,13 +50,13 @@ pub enum BenchVerb {
         /// Connections, each with one create under way.
         #[arg(long, value_name = "N", default_value_t = 256)]
         connections: u32,
-        /// The number of the first.
+        /// The number of the first stream.
         #[arg(long, value_name = "N", default_value_t = 0)]
         first: u64,
-        /// End after N creates.
+        /// Stop after N creates.
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
         operations: Option<u64>,
-        /// Make each of them a fork of this stream.
+        /// Make each stream a fork of this one.
         #[arg(long, value_name = "NAME")]
         fork_of: Option<String>,
     },
@@ -67,22 +68,22 @@ pub enum BenchVerb {
         /// For how long.
         #[command(flatten)]
         span: Span,
-        /// Connections, each of which reads its stream to the end and begins anew.
+        /// Connections, each of which reads its stream to the end and starts over.
         #[arg(long, value_name = "N", default_value_t = 100)]
         connections: u32,
-        /// Streams that they are spread over.
+        /// Streams over which the connections are spread.
         #[arg(long, value_name = "N", default_value_t = 1)]
         streams: u64,
-        /// Bytes of each stream, which is filled first, a mebibyte at a time: a multiple of 1048576.
+        /// Bytes of each stream, a multiple of 1048576; it is filled first, a mebibyte at a time.
         #[arg(long, value_name = "BYTES", default_value_t = 16 << 20)]
         stream_bytes: u64,
-        /// End after N reads of a whole stream.
+        /// Stop after N reads of a whole stream.
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
         operations: Option<u64>,
-        /// The streams are there already, and filled.
+        /// The streams exist already, and are filled.
         #[arg(long)]
         created: bool,
-        /// Fill the streams and end.
+        /// Fill the streams and exit.
         #[arg(long, conflicts_with = "created")]
         only_fill: bool,
     },
@@ -100,17 +101,17 @@ pub enum BenchVerb {
         /// Followers.
         #[arg(long, value_name = "N", default_value_t = 1_000)]
         connections: u32,
-        /// Streams that they are spread over.
+        /// Streams over which the connections are spread.
         #[arg(long, value_name = "N", default_value_t = 1)]
         streams: u64,
         /// Records per second and stream.
         #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
         rate: u32,
-        /// End after N records.
+        /// Stop after N records.
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
         operations: Option<u64>,
     },
-    /// Hold connections that do nothing, and say how the server's memory grows with them.
+    /// Hold idle connections, and report how the server's memory grows with them.
     Idle {
         /// Which server.
         #[command(flatten)]
@@ -118,16 +119,16 @@ pub enum BenchVerb {
         /// How they idle.
         #[arg(long, value_enum, default_value_t = Idle::Sse)]
         kind: Idle,
-        /// How many there are each time that memory is looked at.
+        /// Numbers of connections at which the server's memory is measured.
         #[arg(long, value_name = "N", value_delimiter = ',', default_value = "0,1000,5000,10000")]
         sizes: Vec<u32>,
-        /// A stream for each of them instead of one for all.
+        /// A stream for each connection instead of one for all.
         #[arg(long)]
         apart: bool,
-        /// The streams are there already.
+        /// The streams exist already.
         #[arg(long)]
         created: bool,
-        /// Hold the last of them for this time.
+        /// Hold the last number of connections for this many seconds.
         #[arg(long, value_name = "N", default_value_t = 0)]
         seconds: u64,
     },
@@ -151,11 +152,11 @@ pub enum BenchVerb {
         /// Followers by long-poll.
         #[arg(long, value_name = "N", default_value_t = 500)]
         long_poll: u32,
-        /// Clients that come, ask for something, and go, some of them in the middle of it.
+        /// Clients that connect, make a request and leave, some of them in the middle of it.
         #[arg(long, value_name = "N", default_value_t = 20)]
         churn: u32,
     },
-    /// Be the floor: serve an answer that took no work.
+    /// Serve a canned answer, to be loaded in a server's place: the floor of every measurement.
     Floor {
         /// Where to listen.
         #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:4438")]
@@ -169,17 +170,17 @@ pub struct Common {
     /// The server: http://host:port or https://host:port.
     #[arg(long, env = "THALWEG_URL", default_value = "http://127.0.0.1:4437")]
     pub url: String,
-    /// The token that the server asks for.
+    /// The token for the server.
     #[arg(long, env = "THALWEG_TOKEN", value_name = "TOKEN", hide_env_values = true)]
     pub token: Option<String>,
     /// The certificates to trust for https:// (a PEM file) in place of the system's.
     #[arg(long, env = "THALWEG_TLS_CA", value_name = "FILE")]
     pub tls_ca: Option<PathBuf>,
     /// What the streams' names begin with; a number follows. By default `load-` for append and create, and
-    /// for each other verb what tells its streams apart, such as `load-fan-out-`.
+    /// for each other verb one of its own, such as `load-fan-out-`.
     #[arg(long, value_name = "PREFIX")]
     pub prefix: Option<String>,
-    /// Bytes of a name at least.
+    /// Least length of a name, in bytes.
     #[arg(long, value_name = "BYTES", default_value_t = 0, value_parser = bytes_up_to(1_024))]
     pub name_bytes: usize,
     /// Bytes of a record.
@@ -224,7 +225,7 @@ impl Default for Common {
 /// For how long.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct Span {
-    /// Seconds that are measured.
+    /// Seconds to measure.
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..))]
     pub seconds: u64,
     /// Time before the measurement that is not counted; 0 with `--operations` unless it is given.
@@ -242,14 +243,14 @@ pub struct Span {
 pub enum Via {
     /// One response without end, an event for each record.
     Sse,
-    /// A request for each record, or for what came together.
+    /// A request for each record, or for several that came together.
     LongPoll,
 }
 
 /// How a connection idles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Idle {
-    /// Answered once, and kept.
+    /// Answered once, and kept open.
     KeptAlive,
     /// Waiting for the next record.
     LongPoll,

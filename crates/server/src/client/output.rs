@@ -17,7 +17,7 @@ use thalweg_sys::standard::wait_until_unread;
 pub(crate) enum Output {
     /// For people and pipes.
     Text,
-    /// For programs: an object, or an object a line.
+    /// For programs: one object, or one per line.
     Json,
 }
 

@@ -9,14 +9,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 use thalweg_wire::rfc3339;
 
-/// Which server a verb speaks to.
+/// Which server a verb talks to.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Server {
     /// The server: http://host:port, https://host:port or unix:/path.
     #[arg(long, env = "THALWEG_URL", default_value = "http://127.0.0.1:4437")]
     pub(crate) url: String,
-    /// The token that the server asks for. It is sent to that server and to no other; better set in the
-    /// environment, where no other user sees it.
+    /// The token for the server. It is sent to that server and to no other; better set in the environment,
+    /// where no other user sees it.
     #[arg(long, env = "THALWEG_TOKEN", value_name = "TOKEN", hide_env_values = true)]
     pub(crate) token: Option<String>,
     /// The certificates to trust for https:// (a PEM file) in place of the system's.
@@ -70,9 +70,9 @@ pub(crate) struct Lifetime {
 pub(crate) struct AppendOptions {
     #[command(flatten)]
     pub(crate) target: Target,
-    /// What to append, each argument by itself. `-` alone, or no argument, appends standard input.
+    /// What to append, each argument separately. `-` alone, or no argument, appends standard input.
     pub(crate) data: Vec<String>,
-    /// Append what a file holds; `-` is standard input.
+    /// Append the contents of a file; `-` is standard input.
     #[arg(long, value_name = "PATH", conflicts_with = "data")]
     pub(crate) file: Option<PathBuf>,
     /// Each line (or argument) is one JSON message. Lines are sent in batches, in order.
@@ -84,7 +84,8 @@ pub(crate) struct AppendOptions {
     /// Close the stream after them: nothing more can be appended.
     #[arg(long)]
     pub(crate) close: bool,
-    /// Bytes sent in one request: a larger input is sent in pieces, each appended whole or not at all.
+    /// Bytes sent in one request at most: a larger input is sent in pieces, each appended whole or not at
+    /// all.
     #[arg(long, value_name = "BYTES", default_value_t = 1 << 20, value_parser = clap::value_parser!(u32).range(1..=1 << 30))]
     pub(crate) batch_bytes: u32,
     /// Send without a producer's identity. A lost connection then ends the append, because what was sent may
@@ -104,11 +105,11 @@ pub(crate) struct CopyOptions {
     pub(crate) destination: String,
     #[command(flatten)]
     pub(crate) server: Server,
-    /// The server of the destination, where it is another one.
+    /// The server of the destination, if it is a different one.
     #[arg(long, value_name = "URL")]
     pub(crate) to_url: Option<String>,
-    /// The token that the destination's server asks for. Where `--to-url` is not given, the server is the
-    /// destination's own: that of its URL, or the source's.
+    /// The token for the destination's server: that of `--to-url` or, without it, of the destination's URL,
+    /// or else the source's.
     #[arg(long, env = "THALWEG_TO_TOKEN", value_name = "TOKEN", hide_env_values = true)]
     pub(crate) to_token: Option<String>,
     /// Leave the destination open even if the source is closed.
@@ -123,15 +124,15 @@ pub(crate) struct CopyOptions {
 pub(crate) struct StatsOptions {
     #[command(flatten)]
     pub(crate) server: Server,
-    /// Go on with a line per interval: appends, bytes in and out and deliveries a second, connections and
-    /// subscribers, commits per sync, how long a sync and an append took, streams, memory, refusals. Ends
+    /// Keep printing a line per interval: appends, bytes in and out and deliveries a second, connections and
+    /// subscribers, commits per sync, how long a sync and an append took, streams, memory, refusals. Exits
     /// with 0 when interrupted. Waits for a server that goes away.
     #[arg(long)]
     pub(crate) watch: bool,
     /// Seconds between two lines: 0.1 to 3600.
     #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = line_interval, requires = "watch")]
     pub(crate) every: Duration,
-    /// Print this many lines, then end.
+    /// Print this many lines, then exit.
     #[arg(long, value_name = "N", requires = "watch")]
     pub(crate) rounds: Option<u64>,
 }
@@ -154,7 +155,7 @@ fn line_interval(text: &str) -> Result<Duration, String> {
     seconds_from(0.1, text)
 }
 
-/// The time between two looks of `watch`.
+/// The time between two checks of `watch`.
 fn look_interval(text: &str) -> Result<Duration, String> {
     seconds_from(0.01, text)
 }
@@ -184,7 +185,7 @@ pub(crate) enum ClientVerb {
     },
     /// Append arguments, a file or standard input, and print the offset after them.
     Append(AppendOptions),
-    /// Print what a stream holds now: bytes as they are, JSON messages a line each.
+    /// Print what a stream holds now: bytes unchanged, JSON messages one per line.
     Read {
         #[command(flatten)]
         target: Target,
@@ -195,7 +196,7 @@ pub(crate) enum ClientVerb {
         #[arg(long, value_name = "OFFSET", default_value = "tail", allow_negative_numbers = true, value_parser = place::until)]
         until: String,
     },
-    /// Print what a stream holds and what is appended, until it is closed. Reconnects by itself.
+    /// Print what a stream holds and what is appended to it, until it is closed. Reconnects by itself.
     Tail {
         #[command(flatten)]
         target: Target,
@@ -209,8 +210,8 @@ pub(crate) enum ClientVerb {
         /// The store's directory, for --via sock and shm.
         #[arg(long, value_name = "DIR", env = "THALWEG_DATA", default_value = "./data")]
         data: PathBuf,
-        /// Follow what is appended. This verb always does; the flag is there because other programs' `tail`
-        /// has it.
+        /// Follow what is appended. This verb always does; the flag exists because other programs' `tail` has
+        /// it.
         #[arg(long, short)]
         follow: bool,
     },
@@ -219,7 +220,7 @@ pub(crate) enum ClientVerb {
         #[command(flatten)]
         target: Target,
     },
-    /// List streams, in the order of their names.
+    /// List streams, sorted by name.
     Ls {
         /// Only names that match: `*` stands for anything but a slash, `**` for anything, `?` for one
         /// character but a slash.
@@ -231,7 +232,7 @@ pub(crate) enum ClientVerb {
         #[arg(long, short)]
         long: bool,
     },
-    /// Create a stream that begins with what another holds, without copying it.
+    /// Create a stream that begins with the contents of another, without copying them.
     Fork {
         /// The stream to begin with.
         source: String,
@@ -248,12 +249,12 @@ pub(crate) enum ClientVerb {
         #[command(flatten)]
         lifetime: Lifetime,
     },
-    /// Close a stream: nothing more can be appended, and its followers are told.
+    /// Close a stream: nothing more can be appended, and its followers are notified.
     Close {
         #[command(flatten)]
         target: Target,
     },
-    /// Delete streams. If one cannot be deleted, the others are deleted all the same.
+    /// Delete streams. If one cannot be deleted, the others still are.
     Rm {
         /// Their names or URLs.
         #[arg(required = true)]
@@ -261,10 +262,9 @@ pub(crate) enum ClientVerb {
         #[command(flatten)]
         server: Server,
     },
-    /// Copy a stream, from one server to another if asked to. Run again after an interruption, it goes on
-    /// where it was.
+    /// Copy a stream, between servers too. Run again after an interruption, it continues where it stopped.
     Cp(CopyOptions),
-    /// Print what a server holds and has done; with --watch what it does, a line a second.
+    /// Print a server's counters; with --watch their change, a line a second.
     Stats(StatsOptions),
     /// Print a line whenever a stream changes.
     Watch {
@@ -272,16 +272,16 @@ pub(crate) enum ClientVerb {
         glob: Option<String>,
         #[command(flatten)]
         server: Server,
-        /// Print what the server holds in all instead of each stream.
+        /// Print the server's totals instead of each stream.
         #[arg(long, conflicts_with = "glob")]
         totals: bool,
-        /// Seconds between two looks: 0.01 to 3600.
+        /// Seconds between two checks: 0.01 to 3600.
         #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = look_interval)]
         every: Duration,
         /// The same in milliseconds, as it was once called.
         #[arg(long, value_name = "MS", hide = true, conflicts_with = "every", value_parser = clap::value_parser!(u64).range(10..=3_600_000))]
         interval_ms: Option<u64>,
-        /// Look this many times, then end.
+        /// Check this many times, then exit.
         #[arg(long, value_name = "N")]
         rounds: Option<u64>,
     },

@@ -78,14 +78,14 @@ pub(crate) enum Verb {
         #[arg(long, value_name = "DIR", env = "THALWEG_DATA", default_value = "./data")]
         data: PathBuf,
     },
-    /// Check whether this machine suits a server, and say what to do where it does not.
+    /// Check whether this machine suits a server, and say what to do if it does not.
     ///
     /// Checks descriptors and memory against the limits, processors, clocks, what the kernel allows, and the
-    /// disk under the store, by the configuration that a server would have here. Ends with 0 if nothing is
-    /// bad, with 1 if something would keep a server from starting or from running on, or could lose data, and
-    /// with 2 if the configuration is wrong.
+    /// disk under the store, with the configuration that a server would have here. Exits with 0 if nothing is
+    /// bad, with 1 if something would keep a server from starting or from continuing to run, or could lose
+    /// data, and with 2 if the configuration is wrong.
     Doctor {
-        /// Directory of the store, which need not be there yet; by default the configuration's.
+        /// Directory of the store, which need not exist yet; by default the configuration's.
         #[arg(long, value_name = "DIR")]
         data: Option<PathBuf>,
         /// The server's configuration file; by default the one that THALWEG_CONFIG names. The other variables
@@ -98,11 +98,11 @@ pub(crate) enum Verb {
         /// The file, or the directory of the store.
         #[arg(value_name = "PATH")]
         path: PathBuf,
-        /// Only what one stream holds.
+        /// Print only the contents of one stream.
         #[arg(long, value_name = "NAME")]
         log: Option<String>,
     },
-    /// Back a store up, whether a server has it open or not.
+    /// Back up a store, whether a server has it open or not.
     ///
     /// It holds everything that was acknowledged before it began, as of one moment. Files that no longer
     /// change are hard-linked where the file system can: they take no space, and are not read. To read all of
@@ -111,39 +111,40 @@ pub(crate) enum Verb {
         /// Directory of the store.
         #[arg(value_name = "FROM")]
         from: PathBuf,
-        /// Where to; must be empty, or not there yet.
+        /// Directory to write to, which must be empty or not exist yet.
         #[arg(value_name = "TO")]
         to: PathBuf,
     },
-    /// Restore a backup, once all of it has been verified. The backup stays as it is.
+    /// Restore a backup, after verifying all of it. The backup itself is not changed.
     Restore {
         /// The backup.
         #[arg(value_name = "FROM")]
         from: PathBuf,
-        /// Where to; must be empty, or not there yet.
+        /// Directory to write to, which must be empty or not exist yet.
         #[arg(value_name = "TO")]
         to: PathBuf,
     },
-    /// Run a server that is a program of its own, and fork it while it serves.
+    /// Run another server program, and fork it while it serves.
     ///
-    /// A client that may use the control endpoint can fork, move and end it. Ends when the last of its
+    /// A client that may use the control endpoint can fork, move and end it. Exits when the last of its
     /// servers has ended.
     ForkServer {
         #[command(flatten)]
         options: ForkServerOptions,
     },
-    /// Write types, codecs, clients and servers for the service that a schema describes.
+    /// Generate types, codecs, clients and servers for the service that a schema describes.
     Codegen {
         #[command(flatten)]
         arguments: Box<thalweg_codegen::Arguments>,
-        /// Write nothing; say how the directory differs from what would be written, and end with 6 if it does
+        /// Write nothing; say how the directory differs from what would be written, and exit with 6 if it
+        /// does
         #[arg(long)]
         check: bool,
     },
-    /// Make a token for the server's token file. Its table for the file goes to standard output, and the
-    /// token itself to standard error: it is shown this once.
+    /// Make a token for the server's token file. The table to add to that file goes to standard output, and
+    /// the token itself, which is not shown again, to standard error.
     Token {
-        /// What it is called in the file.
+        /// Its name in the file.
         #[arg(value_name = "LABEL")]
         label: String,
         /// What it may do.
@@ -172,17 +173,17 @@ pub(crate) enum Verb {
 /// What a fork-server runs.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ForkServerOptions {
-    /// Where it takes calls of `schemas/forks.jsonc`: a path that ends in .sock or .shm.
+    /// Where it takes the calls of `schemas/forks.jsonc`: a path that ends in .sock or .shm.
     #[arg(long, value_name = "ENDPOINT", value_parser = crate::layers::rpc::path_endpoint)]
     pub(crate) control: Endpoint,
-    /// Where the program's first process listens; port 0 for any. Unless it is given, at the socket handed
-    /// over by systemd, or else at 127.0.0.1:0.
+    /// Where the program's first process listens; port 0 for any. By default the socket passed by systemd, or
+    /// else 127.0.0.1:0.
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) address: Option<SocketAddr>,
-    /// Processes at once.
+    /// Concurrent processes.
     #[arg(long, value_name = "N", default_value_t = 1_024, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub(crate) servers_max: u32,
-    /// How long a process may take to do what it is told. After that, it is given up.
+    /// How long a process may take to carry out an order before it is given up.
     #[arg(long, value_name = "MS", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) patience_ms: u32,
     /// The program, and its arguments.
@@ -190,18 +191,18 @@ pub(crate) struct ForkServerOptions {
     pub(crate) program: Vec<OsString>,
 }
 
-/// What the server runs by. Each option but the first two is also a key of the configuration file and an
+/// The server's options. Each option but the first two is also a key of the configuration file and an
 /// environment variable; `config::KEYS` lists them all, and a test holds both to each other.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ServeOptions {
-    /// Configuration file (TOML). Flags and the environment come before it.
+    /// Configuration file (TOML). Flags and the environment take precedence over it.
     #[arg(long, value_name = "FILE", env = "THALWEG_CONFIG")]
     pub(crate) config: Option<PathBuf>,
-    /// Print the configuration in force and where each value comes from, and end.
+    /// Print the configuration in force and where each value comes from, and exit.
     #[arg(long)]
     pub(crate) print_config: bool,
-    /// Where to listen: an address and port, or unix:/path. May be given several times. Where it is not given
-    /// and systemd hands listeners over, those are used instead of the default.
+    /// Where to listen: an address and port, or unix:/path. May be given several times. If it is not given
+    /// and systemd passes listeners, those are used instead of the default.
     #[arg(
         long,
         env = "THALWEG_LISTEN",
@@ -212,11 +213,11 @@ pub(crate) struct ServeOptions {
     )]
     pub(crate) listen: Vec<ListenSpec>,
     /// The token file (TOML): with it every request needs a token from it, and each token has scopes. Make
-    /// them with `thalweg token`; the file is read again on SIGHUP.
+    /// tokens with `thalweg token`; the file is read again on SIGHUP.
     #[arg(long, env = "THALWEG_TOKENS", value_name = "FILE")]
     pub(crate) tokens: Option<PathBuf>,
-    /// The certificate chain (PEM) for TLS at every TCP address. Takes `--tls-key`, too. Both are read again
-    /// on SIGHUP.
+    /// The certificate chain (PEM) for TLS at every TCP address. Requires `--tls-key`. Both are read again on
+    /// SIGHUP.
     #[arg(long, env = "THALWEG_TLS_CERTIFICATE", value_name = "FILE")]
     pub(crate) tls_certificate: Option<PathBuf>,
     /// The certificate's private key (PEM).
@@ -237,7 +238,7 @@ pub(crate) struct ServeOptions {
         default_value = "*"
     )]
     pub(crate) cors_origins: Vec<Origin>,
-    /// Names of this server, beside addresses and localhost. JSON-RPC under any other `Host` is refused.
+    /// Names of this server, besides addresses and localhost. JSON-RPC under any other `Host` is refused.
     /// Without a token file, so is every request at a loopback address without TLS: a web page's name can be
     /// made to resolve to it (DNS rebinding).
     #[arg(long, env = "THALWEG_HOSTS", value_name = "NAME", value_delimiter = ',', value_parser = host)]
@@ -252,13 +253,13 @@ pub(crate) struct ServeOptions {
     /// What an acknowledged append survives.
     #[arg(long, env = "THALWEG_DURABILITY", value_enum, default_value_t = Durability::Sync)]
     pub(crate) durability: Durability,
-    /// How long until a long-poll with nothing new is answered.
+    /// After how long a long-poll with nothing new is answered.
     #[arg(long, env = "THALWEG_LONG_POLL_TIMEOUT_MS", value_name = "MS", default_value_t = 30_000, value_parser = clap::value_parser!(u32).range(1..=86_400_000))]
     pub(crate) long_poll_timeout_ms: u32,
-    /// About how long until an SSE response ends and its client reconnects, give or take an eighth.
+    /// About how long an SSE response lasts before it ends and its client reconnects, give or take an eighth.
     #[arg(long, env = "THALWEG_SSE_LIFETIME_MS", value_name = "MS", default_value_t = 60_000, value_parser = clap::value_parser!(u32).range(1..=86_400_000))]
     pub(crate) sse_lifetime_ms: u32,
-    /// How long until a connection between two requests is closed.
+    /// After how long a connection is closed between two requests.
     #[arg(long, env = "THALWEG_IDLE_TIMEOUT_MS", value_name = "MS", default_value_t = 75_000, value_parser = clap::value_parser!(u32).range(1..=86_400_000))]
     pub(crate) idle_timeout_ms: u32,
     /// How long a client may take from the first byte of a request to the end of its head, and then for each
@@ -277,38 +278,39 @@ pub(crate) struct ServeOptions {
     /// Where none did, a body that needs more is refused with 503.
     #[arg(long, env = "THALWEG_BODIES_MAX_BYTES", value_name = "BYTES", default_value_t = 512 << 20, value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
     pub(crate) bodies_max_bytes: u64,
-    /// Bytes of answers and events that readers have not taken, over all connections. At the bound, readers
-    /// that took longer than a 16th of stall_timeout_ms over a part are cut, the slowest first. Where none
-    /// did, reads are refused with 503. A quarter beyond the bound the slowest readers are cut, even those
-    /// that are not that slow.
+    /// Bytes of answers and events that readers have not received, over all connections. At the bound,
+    /// readers that took longer than a 16th of stall_timeout_ms over a part are cut, the slowest first. Where
+    /// none did, reads are refused with 503. At a quarter above the bound, the slowest readers are cut,
+    /// however slow they are.
     #[arg(long, env = "THALWEG_UNSENT_MAX_BYTES", value_name = "BYTES", default_value_t = 512 << 20, value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
     pub(crate) unsent_max_bytes: u64,
-    /// Writes that may wait for the disk at once; one more is refused with 503 before anything is done.
+    /// Writes that may wait for the disk at the same time; one more is refused with 503 before anything is
+    /// done.
     #[arg(long, env = "THALWEG_WRITES_MAX", value_name = "N", default_value_t = 65_536, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     pub(crate) writes_max: u32,
-    /// Streams at once; one more is refused with 429 before anything is done, and everything else goes on. By
-    /// default as many as a quarter of the memory that the program may use holds, at 400 bytes each, and at
-    /// most 10000000.
+    /// Number of streams; one more is refused with 429 before anything is done, and everything else goes on.
+    /// By default as many as fit into a quarter of the memory that the program may use, at 400 bytes each,
+    /// and at most 10000000.
     #[arg(long, env = "THALWEG_STREAMS_MAX", value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
     pub(crate) streams_max: Option<u64>,
-    /// Live reads at once; one more is answered 503. By default as many as there may be connections.
+    /// Concurrent live reads; one more is answered 503. By default as many as there may be connections.
     #[arg(long, env = "THALWEG_SUBSCRIBERS_MAX", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     pub(crate) subscribers_max: Option<u32>,
-    /// Connections at once. One more is answered 503; only /healthz, /metrics, /v1/stats, HEAD, OPTIONS and
-    /// the like are still answered. By default as many as the descriptor limit allows, at most 65536.
+    /// Concurrent connections. One more is answered 503; only /healthz, /metrics, /v1/stats, HEAD, OPTIONS
+    /// and the like are still answered. By default as many as the descriptor limit allows, at most 65536.
     #[arg(long, env = "THALWEG_CONNECTIONS_MAX", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     pub(crate) connections_max: Option<u32>,
-    /// Reactors, each a thread; by default one per processor this process may use.
+    /// Reactors, each a thread; by default one per processor that this process may use.
     #[arg(long, env = "THALWEG_REACTORS", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=29))]
     pub(crate) reactors: Option<u32>,
-    /// How long a server that was asked to end waits for requests in flight.
+    /// How long a server that was asked to stop waits for requests in flight.
     #[arg(long, env = "THALWEG_DRAIN_GRACE_MS", value_name = "MS", default_value_t = 10_000)]
     pub(crate) drain_grace_ms: u32,
     /// Spin for a moment before sleeping while work comes fast: lower latency, at the price of some CPU.
     #[arg(long, env = "THALWEG_SPIN", value_enum, default_value_t = Switch::On)]
     pub(crate) spin: Switch,
     /// Send to many connections with one system call (io_uring). Where the kernel does not allow that, each
-    /// is sent to with a call of its own.
+    /// connection takes a call of its own.
     #[arg(long, env = "THALWEG_IO_URING", value_enum, default_value_t = Switch::On)]
     pub(crate) io_uring: Switch,
     /// Serve log and state to programs on this machine, through thalweg.sock and thalweg.shm, state.sock and
@@ -319,14 +321,14 @@ pub(crate) struct ServeOptions {
     /// NAME=SCHEMA,ENDPOINT is one that another program serves. May be given several times.
     #[arg(long, env = "THALWEG_RPC", value_name = "SERVICE", value_delimiter = ';', value_parser = of_list::<ServiceSpec>, default_value = "off")]
     pub(crate) rpc: Vec<ServiceSpec>,
-    /// A listener for JSON-RPC alone. Unless it is given, services are called at the addresses of streams.
+    /// A listener for JSON-RPC alone. Without it, services are called at the same addresses as streams.
     #[arg(long, env = "THALWEG_RPC_LISTEN", value_name = "ADDRESS", value_delimiter = ',', value_parser = of_list::<ListenSpec>)]
     pub(crate) rpc_listen: Vec<ListenSpec>,
     /// How long rpc.delay may delay the next body, for tests of clients. At 0 there is no such method.
     #[arg(long, env = "THALWEG_RPC_DELAY_MAX_MS", value_name = "MS", default_value_t = 0)]
     pub(crate) rpc_delay_max_ms: u32,
-    /// Bytes of JSON-RPC answers that wait for others before them, and of what else is kept of calls under
-    /// way. A call beyond it is answered "overloaded", and not made.
+    /// Bytes of JSON-RPC answers that wait for others before them, and of everything else kept for calls
+    /// under way. A call beyond that is answered "overloaded", and not made.
     #[arg(long, env = "THALWEG_RPC_ANSWERS_MAX_BYTES", value_name = "BYTES", default_value_t = 256 << 20, value_parser = clap::value_parser!(u64).range(1 << 20..=1 << 40))]
     pub(crate) rpc_answers_max_bytes: u64,
     /// How many bytes of a fork's changes the next start may have to replay before an image of the state is
@@ -334,10 +336,10 @@ pub(crate) struct ServeOptions {
     #[arg(long, env = "THALWEG_STATE_IMAGE_BYTES", value_name = "BYTES", default_value_t = 33_554_432)]
     pub(crate) state_image_bytes: u64,
     /// Bytes of changes that all sessions of the state together may hold beside their snapshots, as the log
-    /// would store them. A write beyond it is refused.
+    /// would store them. A write beyond that is refused.
     #[arg(long, env = "THALWEG_STATE_SESSIONS_MAX_BYTES", value_name = "BYTES", default_value_t = 256 << 20, value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
     pub(crate) state_sessions_max_bytes: u64,
-    /// What becomes of a state's changes once an image stands for them. If they are kept, every earlier state
+    /// What becomes of a state's changes once an image replaces them. If they are kept, every earlier state
     /// can still be read; if they are trimmed, the store does not grow with them.
     #[arg(long, env = "THALWEG_STATE_HISTORY", value_enum, default_value_t = StateHistory::Kept)]
     pub(crate) state_history: StateHistory,
@@ -356,7 +358,7 @@ pub(crate) struct ServeOptions {
     pub(crate) log_level: LogLevel,
 }
 
-/// A name that the server goes by.
+/// A name of the server.
 fn host(text: &str) -> Result<String, String> {
     let text = text.trim();
     if is_name(text) {
