@@ -4,7 +4,7 @@
 pub(crate) const ALL: &str = "\
 cargo xtask <task> [options]
 
-  tidy                     the rules of the house: arrows, ratchets, SAFETY comments, licences
+  tidy                     the rules of CONTRIBUTING.md that no compiler checks: arrows, ratchets, SAFETY comments, licences
   ci                       everything `make test` runs, once its tools are there
                              --only NAME,NAME  just these steps   --list  name them
   conformance              the official suite against a server it starts
@@ -23,23 +23,23 @@ cargo xtask <task> [options]
                              --streams 100000  --bytes 1073741824  --durability sync  --check  judges the rate
   full                     a disk that fills and empties again (root, or namespaces of users)
   node                     the npm package: packed, installed in an empty folder, its tests and types
-  faces-format             writes anew what the faces generate from the log's format
+  faces-format             regenerates the faces' files that follow from the log's format
   python                   the wheel: built, installed in an empty environment, its tests and types
                              --only TEST,TEST  --newest  in the newest CPython  --interpreter PYTHON  in any
   asyncio                  CPython's own tests of asyncio on our event loop
                              --only MODULE,MODULE  --newest  --interpreter PYTHON  --libraries  other people's, unchanged
-  codegen                  writes what is generated from schemas/   --check  says how it differs
-  faults                   writes the table of faults as every face has it   --check  says how it differs
+  codegen                  regenerates the code from schemas/   --check  shows the differences
+  faults                   writes the table of faults into every face   --check  shows the differences
   cpp                      the C++ face: installed, found by CMake, its tests with every access watched
   zig                      the Zig face with the oldest and the newest Zig that it is for
   erlang                   the Erlang application: Common Test, with workers from the built wheel   --only call,pool
-  header                   writes the C header, from crates/abi   --check  says whether it differs
+  header                   writes the C header, from crates/abi   --check  compares
   golden                   generated code of six languages against the golden frames
                              --only rust,ts,python,cpp,zig,erlang
-  guide                    the first service of docs/services.md, built and run as it says there
+  guide                    the first service of docs/services.md, built and run step by step
   matrix                   every language's echo client against every language's echo server
                              --only rust,cpp,zig,node,python,erlang
-  fuzz                     every parser and on-disk format against inputs that grow out of what they cover
+  fuzz                     every parser and on-disk format, coverage-guided
                              --target NAME,…  --seconds 5  --at-once N  --record
   simulate                 the crash simulations of the log, the state and subscriptions, and clients beside a model
                              --seeds 20000  --first N|now  --operations 1000000  --only log  --profile release  --record
@@ -62,7 +62,7 @@ cargo xtask <task> [options]
                              --pairs 5  --tiny  --check
   bench loop               our event loop beside uvloop and rloop, in turn
                              --pairs 5  --seconds 1  --only WORK  --tiny  --check
-  bench erlang             calls from Erlang to Python workers, beside what is asked and the virtual machine's floors
+  bench erlang             calls from Erlang to Python workers, beside their targets and the virtual machine's floors
                              --pairs 5  --milliseconds 1000  --only WORK  --tiny  --check
 
 Judges that start a server take --peer to start the Rust peer in its place, which checks the judge.";
