@@ -104,6 +104,16 @@ pub(crate) fn compare(out: &Path, owner: &str, files: &[File]) -> Result<Vec<Dif
     let made = |path: &str| files.iter().any(|file| file.path == path);
     let stale = manifest(out, owner)?.into_keys().filter(|path| !made(path));
     differences.extend(stale.map(Difference::Stale));
+    // Where a file differs, so does its line in the manifest, which need not be named as well.
+    if differences.is_empty() {
+        let hashes = files.iter().map(|file| (file.path.clone(), hash(&file.text))).collect();
+        let path = out.join(MANIFEST);
+        if !path.exists() {
+            differences.push(Difference::Missing(MANIFEST.to_owned()));
+        } else if read(&path)? != manifest_text(owner, &hashes) {
+            differences.push(Difference::Changed(MANIFEST.to_owned()));
+        }
+    }
     Ok(differences)
 }
 
@@ -212,18 +222,19 @@ mod tests {
     #[test]
     fn what_we_did_not_write_is_neither_replaced_nor_removed() {
         let directory = tempfile::tempdir().unwrap();
-        let out = directory.path();
+        // In a directory of its own, so that what is outside is not shared with another run.
+        let out = &directory.path().join("out");
+        fs::create_dir(out).unwrap();
         fs::write(out.join("b"), "mine").unwrap();
         let error = write(out, &[file("a", "1"), file("b", "2")]).unwrap_err();
         assert!(matches!(error, Error::Foreign(_)), "{error}");
         assert_eq!(names(out), ["b"]);
         // Nor does a manifest talk us into leaving the directory.
-        let outside = directory.path().parent().unwrap().join("thalweg-outside");
+        let outside = directory.path().join("outside");
         fs::write(&outside, "mine").unwrap();
-        fs::write(out.join(MANIFEST), format!("{}  ../thalweg-outside\n", hash("mine"))).unwrap();
+        fs::write(out.join(MANIFEST), format!("{}  ../outside\n", hash("mine"))).unwrap();
         write(out, &[file("a", "1")]).unwrap();
         assert!(outside.exists());
-        fs::remove_file(outside).unwrap();
     }
 
     #[test]
@@ -247,5 +258,14 @@ mod tests {
             found,
             [named(Difference::Changed, "a"), named(Difference::Missing, "c"), named(Difference::Stale, "b")]
         );
+        // A manifest that does not list what is there would have a later run keep or replace the wrong files.
+        let files = [file("a", "1"), file("b", "2")];
+        let manifest = fs::read_to_string(out.join(MANIFEST)).unwrap();
+        fs::write(out.join(MANIFEST), manifest.replace(&hash("2"), &hash("3"))).unwrap();
+        assert_eq!(compare(out, &files).unwrap(), [named(Difference::Changed, MANIFEST)]);
+        fs::remove_file(out.join(MANIFEST)).unwrap();
+        assert_eq!(compare(out, &files).unwrap(), [named(Difference::Missing, MANIFEST)]);
+        write(out, &files).unwrap();
+        assert!(compare(out, &files).unwrap().is_empty());
     }
 }
