@@ -155,30 +155,38 @@ void values(std::map<std::string, Frame>& golden) {
 
 /// Text that nobody could read does not leave, wherever it stands.
 void misfits(std::map<std::string, Frame>& golden) {
-    const auto refused = [](const auto& request, const std::string& field) {
+    const auto refused = [](const auto& request, const std::string& place) {
         try {
             Frame out;
             thalweg::request_frame(request, out);
         } catch (const thalweg::EncodeError& wrong) {
-            return holds(wrong.place == field, wrong.what());
+            return holds(wrong.place == place, wrong.what());
         }
-        throw Broken(field + " was taken");
+        throw Broken(place + " was taken");
     };
     const std::vector<std::string> broken{"\xff", "caf\xe9", "\xed\xa0\x80", "\xc3"};
     for (const std::string& text : broken) {
-        refused(echo::EchoFail{.reason = text}, "reason");
-        refused(echo::EchoFailView{.reason = text}, "reason");
+        refused(echo::EchoFail{.reason = text}, "EchoFail.reason");
+        refused(echo::EchoFailView{.reason = text}, "EchoFail.reason");
         echo::EchoPlaces places = thalweg::own(std::get<echo::EchoPlacesView>(echo::decode_request(golden["echo_places_request"])));
         places.counts.emplace(text, 1);
-        refused(places, "counts");
+        refused(places, "EchoPlaces.counts");
+        // By the type that declares the field, however deep it stands; behind a value that is a struct, by the outer field.
+        echo::EchoPlaces deep;
+        deep.places.resize(2);
+        deep.places[1].name = text;
+        refused(deep, "Place.name");
+        deep.places[1].name = "";
+        deep.places[1].moods.emplace(text, echo::Mood::calm);
+        refused(deep, "Place.moods");
         // Behind a value that is a struct, too.
         const std::map<std::string, echo::Inner> named{{"a", {}}, {text, {}}};
         try {
             Frame out;
-            thalweg::Writer(out).field("named", named);
+            thalweg::Writer(out).field("named", named, "Several.named");
             throw Broken("a key was taken");
         } catch (const thalweg::EncodeError& wrong) {
-            holds(wrong.place == "named", wrong.what());
+            holds(wrong.place == "Several.named", wrong.what());
         }
     }
 }
@@ -279,7 +287,7 @@ void calls() {
     holds(refusal([&] { client.aliases(echo::EchoAliases{}); }).starts_with("the handler threw"), "an int");
     const std::string readable = "caf\u00e9, caf\ufffd, \ufffd\ufffd\ufffd";
     holds(refusal([&] { client.numbers(echo::EchoNumbers{}); }) == readable, "words that are no UTF-8");
-    const std::string wrong = "counts: a string that is not UTF-8";
+    const std::string wrong = "EchoPlacesResponse.counts: a string that is not UTF-8";
     holds(refusal([&] { client.places(echo::EchoPlaces{}); }) == wrong, "an answer that nobody could read");
     throws<thalweg::EncodeError>("taken", [&] { client.fail(echo::EchoFail{.reason = "caf\xe9"}); });
     const Frame answer = thalweg::own(thalweg::BytesView(wire.receive(wire.send(Frame{1, 2, 3}))));

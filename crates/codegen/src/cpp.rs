@@ -217,7 +217,8 @@ impl Cpp<'_> {
             text.block(format!("static void write(Writer& writer, const T&{value}) {{"), "}", |text| {
                 text.line(format!("writer.map({});", fields.len()));
                 for field in *fields {
-                    text.line(format!("writer.field(\"{}\", value.{});", field.name, snake(&field.name)));
+                    let (key, member) = (&field.name, snake(&field.name));
+                    text.line(format!("writer.field(\"{key}\", value.{member}, \"{name}.{key}\");"));
                 }
             });
             if borrows {

@@ -319,8 +319,8 @@ template <class S> struct Codec<::echo::BasicInner<S>> {
     }
     static void write(Writer& writer, const T& value) {
         writer.map(2);
-        writer.field("values", value.values);
-        writer.field("flag", value.flag);
+        writer.field("values", value.values, "Inner.values");
+        writer.field("flag", value.flag, "Inner.flag");
     }
     static ::echo::Inner own(const T& value) {
         return {
@@ -350,9 +350,9 @@ template <class S> struct Codec<::echo::BasicPlace<S>> {
     }
     static void write(Writer& writer, const T& value) {
         writer.map(3);
-        writer.field("name", value.name);
-        writer.field("inner", value.inner);
-        writer.field("moods", value.moods);
+        writer.field("name", value.name, "Place.name");
+        writer.field("inner", value.inner, "Place.inner");
+        writer.field("moods", value.moods, "Place.moods");
     }
     static ::echo::Place own(const T& value) {
         return {
@@ -381,7 +381,7 @@ template <class S> struct Codec<::echo::BasicEchoBytes<S>> {
     }
     static void write(Writer& writer, const T& value) {
         writer.map(1);
-        writer.field("data", value.data);
+        writer.field("data", value.data, "EchoBytes.data");
     }
     static ::echo::EchoBytes own(const T& value) {
         return {
@@ -408,7 +408,7 @@ template <class S> struct Codec<::echo::BasicEchoBytesResponse<S>> {
     }
     static void write(Writer& writer, const T& value) {
         writer.map(1);
-        writer.field("data", value.data);
+        writer.field("data", value.data, "EchoBytesResponse.data");
     }
     static ::echo::EchoBytesResponse own(const T& value) {
         return {
@@ -439,9 +439,9 @@ template <class S> struct Codec<::echo::BasicEchoFields<S>> {
     }
     static void write(Writer& writer, const T& value) {
         writer.map(3);
-        writer.field("count", value.count);
-        writer.field("total", value.total);
-        writer.field("name", value.name);
+        writer.field("count", value.count, "EchoFields.count");
+        writer.field("total", value.total, "EchoFields.total");
+        writer.field("name", value.name, "EchoFields.name");
     }
     static ::echo::EchoFields own(const T& value) {
         return {
@@ -474,9 +474,9 @@ template <class S> struct Codec<::echo::BasicEchoFieldsResponse<S>> {
     }
     static void write(Writer& writer, const T& value) {
         writer.map(3);
-        writer.field("count", value.count);
-        writer.field("total", value.total);
-        writer.field("name", value.name);
+        writer.field("count", value.count, "EchoFieldsResponse.count");
+        writer.field("total", value.total, "EchoFieldsResponse.total");
+        writer.field("name", value.name, "EchoFieldsResponse.name");
     }
     static ::echo::EchoFieldsResponse own(const T& value) {
         return {
@@ -505,7 +505,7 @@ template <class S> struct Codec<::echo::BasicEchoNested<S>> {
     }
     static void write(Writer& writer, const T& value) {
         writer.map(1);
-        writer.field("inner", value.inner);
+        writer.field("inner", value.inner, "EchoNested.inner");
     }
     static ::echo::EchoNested own(const T& value) {
         return {
@@ -532,7 +532,7 @@ template <class S> struct Codec<::echo::BasicEchoNestedResponse<S>> {
     }
     static void write(Writer& writer, const T& value) {
         writer.map(1);
-        writer.field("inner", value.inner);
+        writer.field("inner", value.inner, "EchoNestedResponse.inner");
     }
     static ::echo::EchoNestedResponse own(const T& value) {
         return {
@@ -564,10 +564,10 @@ template <> struct Codec<::echo::EchoAliases> {
     }
     static void write(Writer& writer, const T& value) {
         writer.map(4);
-        writer.field("sequenceNumber", value.sequence_number);
-        writer.field("digest", value.digest);
-        writer.field("parent", value.parent);
-        writer.field("chain", value.chain);
+        writer.field("sequenceNumber", value.sequence_number, "EchoAliases.sequenceNumber");
+        writer.field("digest", value.digest, "EchoAliases.digest");
+        writer.field("parent", value.parent, "EchoAliases.parent");
+        writer.field("chain", value.chain, "EchoAliases.chain");
     }
 };
 
@@ -594,10 +594,10 @@ template <> struct Codec<::echo::EchoAliasesResponse> {
     }
     static void write(Writer& writer, const T& value) {
         writer.map(4);
-        writer.field("sequenceNumber", value.sequence_number);
-        writer.field("digest", value.digest);
-        writer.field("parent", value.parent);
-        writer.field("chain", value.chain);
+        writer.field("sequenceNumber", value.sequence_number, "EchoAliasesResponse.sequenceNumber");
+        writer.field("digest", value.digest, "EchoAliasesResponse.digest");
+        writer.field("parent", value.parent, "EchoAliasesResponse.parent");
+        writer.field("chain", value.chain, "EchoAliasesResponse.chain");
     }
 };
 
@@ -620,8 +620,8 @@ template <class S> struct Codec<::echo::BasicEchoBlobs<S>> {
     }
     static void write(Writer& writer, const T& value) {
         writer.map(2);
-        writer.field("extra", value.extra);
-        writer.field("parts", value.parts);
+        writer.field("extra", value.extra, "EchoBlobs.extra");
+        writer.field("parts", value.parts, "EchoBlobs.parts");
     }
     static ::echo::EchoBlobs own(const T& value) {
         return {
@@ -650,8 +650,8 @@ template <class S> struct Codec<::echo::BasicEchoBlobsResponse<S>> {
     }
     static void write(Writer& writer, const T& value) {
         writer.map(2);
-        writer.field("extra", value.extra);
-        writer.field("parts", value.parts);
+        writer.field("extra", value.extra, "EchoBlobsResponse.extra");
+        writer.field("parts", value.parts, "EchoBlobsResponse.parts");
     }
     static ::echo::EchoBlobsResponse own(const T& value) {
         return {
@@ -679,7 +679,7 @@ template <class S> struct Codec<::echo::BasicEchoFail<S>> {
     }
     static void write(Writer& writer, const T& value) {
         writer.map(1);
-        writer.field("reason", value.reason);
+        writer.field("reason", value.reason, "EchoFail.reason");
     }
     static ::echo::EchoFail own(const T& value) {
         return {
@@ -739,16 +739,16 @@ template <> struct Codec<::echo::EchoNumbers> {
     }
     static void write(Writer& writer, const T& value) {
         writer.map(10);
-        writer.field("tiny", value.tiny);
-        writer.field("small", value.small);
-        writer.field("medium", value.medium);
-        writer.field("large", value.large);
-        writer.field("signedTiny", value.signed_tiny);
-        writer.field("signedSmall", value.signed_small);
-        writer.field("signedMedium", value.signed_medium);
-        writer.field("signedLarge", value.signed_large);
-        writer.field("single", value.single);
-        writer.field("precise", value.precise);
+        writer.field("tiny", value.tiny, "EchoNumbers.tiny");
+        writer.field("small", value.small, "EchoNumbers.small");
+        writer.field("medium", value.medium, "EchoNumbers.medium");
+        writer.field("large", value.large, "EchoNumbers.large");
+        writer.field("signedTiny", value.signed_tiny, "EchoNumbers.signedTiny");
+        writer.field("signedSmall", value.signed_small, "EchoNumbers.signedSmall");
+        writer.field("signedMedium", value.signed_medium, "EchoNumbers.signedMedium");
+        writer.field("signedLarge", value.signed_large, "EchoNumbers.signedLarge");
+        writer.field("single", value.single, "EchoNumbers.single");
+        writer.field("precise", value.precise, "EchoNumbers.precise");
     }
 };
 
@@ -788,16 +788,16 @@ template <> struct Codec<::echo::EchoNumbersResponse> {
     }
     static void write(Writer& writer, const T& value) {
         writer.map(10);
-        writer.field("tiny", value.tiny);
-        writer.field("small", value.small);
-        writer.field("medium", value.medium);
-        writer.field("large", value.large);
-        writer.field("signedTiny", value.signed_tiny);
-        writer.field("signedSmall", value.signed_small);
-        writer.field("signedMedium", value.signed_medium);
-        writer.field("signedLarge", value.signed_large);
-        writer.field("single", value.single);
-        writer.field("precise", value.precise);
+        writer.field("tiny", value.tiny, "EchoNumbersResponse.tiny");
+        writer.field("small", value.small, "EchoNumbersResponse.small");
+        writer.field("medium", value.medium, "EchoNumbersResponse.medium");
+        writer.field("large", value.large, "EchoNumbersResponse.large");
+        writer.field("signedTiny", value.signed_tiny, "EchoNumbersResponse.signedTiny");
+        writer.field("signedSmall", value.signed_small, "EchoNumbersResponse.signedSmall");
+        writer.field("signedMedium", value.signed_medium, "EchoNumbersResponse.signedMedium");
+        writer.field("signedLarge", value.signed_large, "EchoNumbersResponse.signedLarge");
+        writer.field("single", value.single, "EchoNumbersResponse.single");
+        writer.field("precise", value.precise, "EchoNumbersResponse.precise");
     }
 };
 
@@ -825,11 +825,11 @@ template <class S> struct Codec<::echo::BasicEchoPlaces<S>> {
     }
     static void write(Writer& writer, const T& value) {
         writer.map(5);
-        writer.field("places", value.places);
-        writer.field("counts", value.counts);
-        writer.field("grid", value.grid);
-        writer.field("mood", value.mood);
-        writer.field("named", value.named);
+        writer.field("places", value.places, "EchoPlaces.places");
+        writer.field("counts", value.counts, "EchoPlaces.counts");
+        writer.field("grid", value.grid, "EchoPlaces.grid");
+        writer.field("mood", value.mood, "EchoPlaces.mood");
+        writer.field("named", value.named, "EchoPlaces.named");
     }
     static ::echo::EchoPlaces own(const T& value) {
         return {
@@ -866,11 +866,11 @@ template <class S> struct Codec<::echo::BasicEchoPlacesResponse<S>> {
     }
     static void write(Writer& writer, const T& value) {
         writer.map(5);
-        writer.field("places", value.places);
-        writer.field("counts", value.counts);
-        writer.field("grid", value.grid);
-        writer.field("mood", value.mood);
-        writer.field("named", value.named);
+        writer.field("places", value.places, "EchoPlacesResponse.places");
+        writer.field("counts", value.counts, "EchoPlacesResponse.counts");
+        writer.field("grid", value.grid, "EchoPlacesResponse.grid");
+        writer.field("mood", value.mood, "EchoPlacesResponse.mood");
+        writer.field("named", value.named, "EchoPlacesResponse.named");
     }
     static ::echo::EchoPlacesResponse own(const T& value) {
         return {
@@ -903,8 +903,8 @@ template <> struct Codec<::echo::EchoCount> {
     }
     static void write(Writer& writer, const T& value) {
         writer.map(2);
-        writer.field("first", value.first);
-        writer.field("last", value.last);
+        writer.field("first", value.first, "EchoCount.first");
+        writer.field("last", value.last, "EchoCount.last");
     }
 };
 
@@ -926,7 +926,7 @@ template <> struct Codec<::echo::EchoCountItem> {
     }
     static void write(Writer& writer, const T& value) {
         writer.map(1);
-        writer.field("value", value.value);
+        writer.field("value", value.value, "EchoCountItem.value");
     }
 };
 
@@ -948,7 +948,7 @@ template <> struct Codec<::echo::EchoCountResponse> {
     }
     static void write(Writer& writer, const T& value) {
         writer.map(1);
-        writer.field("count", value.count);
+        writer.field("count", value.count, "EchoCountResponse.count");
     }
 };
 
@@ -972,8 +972,8 @@ template <class S> struct Codec<::echo::BasicEchoPut<S>> {
     }
     static void write(Writer& writer, const T& value) {
         writer.map(2);
-        writer.field("fork", value.fork);
-        writer.field("value", value.value);
+        writer.field("fork", value.fork, "EchoPut.fork");
+        writer.field("value", value.value, "EchoPut.value");
     }
     static ::echo::EchoPut own(const T& value) {
         return {
@@ -1001,7 +1001,7 @@ template <> struct Codec<::echo::EchoPutResponse> {
     }
     static void write(Writer& writer, const T& value) {
         writer.map(1);
-        writer.field("version", value.version);
+        writer.field("version", value.version, "EchoPutResponse.version");
     }
 };
 
@@ -1023,7 +1023,7 @@ template <class S> struct Codec<::echo::BasicEchoPeek<S>> {
     }
     static void write(Writer& writer, const T& value) {
         writer.map(1);
-        writer.field("fork", value.fork);
+        writer.field("fork", value.fork, "EchoPeek.fork");
     }
     static ::echo::EchoPeek own(const T& value) {
         return {
@@ -1049,7 +1049,7 @@ template <class S> struct Codec<::echo::BasicEchoPeekResponse<S>> {
     }
     static void write(Writer& writer, const T& value) {
         writer.map(1);
-        writer.field("value", value.value);
+        writer.field("value", value.value, "EchoPeekResponse.value");
     }
     static ::echo::EchoPeekResponse own(const T& value) {
         return {
@@ -1076,7 +1076,7 @@ template <class S> struct Codec<::echo::BasicEchoPeekCommitted<S>> {
     }
     static void write(Writer& writer, const T& value) {
         writer.map(1);
-        writer.field("fork", value.fork);
+        writer.field("fork", value.fork, "EchoPeekCommitted.fork");
     }
     static ::echo::EchoPeekCommitted own(const T& value) {
         return {
@@ -1103,7 +1103,7 @@ template <class S> struct Codec<::echo::BasicEchoErrorResponse<S>> {
     }
     static void write(Writer& writer, const T& value) {
         writer.map(1);
-        writer.field("message", value.message);
+        writer.field("message", value.message, "EchoErrorResponse.message");
     }
     static ::echo::EchoErrorResponse own(const T& value) {
         return {

@@ -33,7 +33,7 @@ public:
         writer.string(error);
         writer.map(1);
         // What a handler throws may quote anything, and a frame with that in it could not be read.
-        writer.field("message", readable(message));
+        writer.field("message", readable(message), "message");
         end(frame);
     }
     /// Whether nobody waits for the answer any more.

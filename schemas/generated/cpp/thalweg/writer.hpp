@@ -24,7 +24,7 @@ public:
     explicit EncodeError(std::string_view where)
         : std::invalid_argument(std::string(where) + ": a string that is not UTF-8"), place(where) {}
 
-    /// The field being written. Lives as long as the program.
+    /// The field being written, as `Type.field`; "message" outside of any. Lives as long as the program.
     std::string_view place;
 };
 
@@ -94,8 +94,9 @@ public:
         place_ = outer;
     }
 
-    template <class T> void field(std::string_view name, const T& of) {
-        place_ = name;
+    /// A field; `place` is what an error says of it.
+    template <class T> void field(std::string_view name, const T& of, std::string_view place) {
+        place_ = place;
         string(name);
         value(of);
     }
