@@ -27,11 +27,11 @@ use crate::recover::{Recovery, is_missing, missing_segment};
 use crate::segment::{self, Segment};
 use crate::source::{ReadContext, StoreAccess, unlisted};
 use crate::view::{Segments, View};
-use crate::{Position, Time, position, segment_of, signal};
+use crate::{LogId, Position, Time, position, segment_of, signal};
 use follower::Follower;
 use parking_lot::{Mutex, MutexGuard};
 use presence::Presence;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -158,17 +158,17 @@ impl Attached {
         Ok(())
     }
 
-    /// The same if logs were created since the last call, of which `seen` takes note.
-    pub(crate) fn visit_if_created(
+    /// Visits the logs that were created since the last call, of which `seen` takes note, or all there are,
+    /// and takes those that are gone out of `told`, as it grows. The visitor must not call the store.
+    pub(crate) fn visit_created(
         &self,
         seen: &mut Option<u64>,
-        visitor: impl FnMut(&Arc<Log>),
+        told: &mut BTreeSet<LogId>,
+        mut visitor: impl FnMut(&mut BTreeSet<LogId>, &Arc<Log>),
     ) -> Result<(), ReadError> {
         let followed = self.neighbour.catch_up().map_err(unlisted)?;
-        let created = followed.recovery.created();
-        if seen.replace(created) != Some(created) {
-            followed.recovery.catalogue().visit(visitor);
-        }
+        followed.recovery.visit_arrived(seen, |log| visitor(told, log));
+        followed.recovery.forget_gone(told);
         Ok(())
     }
 

@@ -14,6 +14,7 @@
 //! sync that failed before the crash may have left pages that the kernel calls clean and never wrote.
 
 mod apply;
+mod arrivals;
 mod follow;
 mod resume;
 mod settle;
@@ -35,6 +36,7 @@ use crate::segment;
 use crate::segment_file::{SegmentFile, used_bytes};
 use crate::times::Times;
 use crate::{LogId, Position, Time, place_of, position, segment_of};
+use arrivals::Arrivals;
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -60,8 +62,8 @@ pub(crate) struct Recovery {
     replayed: BTreeMap<u32, (u32, u32)>,
     catalogue: Catalogue,
     logs: HashMap<LogId, Arc<Log>>,
-    /// Logs that were created by what was replayed; it also moves where replay begins anew.
-    created: u64,
+    /// The logs that came to the catalogue.
+    arrivals: Arrivals,
     next_log: u64,
     last_link: Link,
     times: Times,
@@ -94,7 +96,7 @@ impl Recovery {
             replayed: BTreeMap::new(),
             catalogue: Catalogue::new(),
             logs: HashMap::new(),
-            created: 0,
+            arrivals: Arrivals::default(),
             next_log: Some(control.next_log()).filter(|next| *next < ID_END).unwrap_or(0).max(1),
             last_link: Link::default(),
             times: Times { latest: 0, lateness: control.lateness() },
@@ -385,11 +387,6 @@ impl Recovery {
 
     pub(crate) fn catalogue(&self) -> &Catalogue {
         &self.catalogue
-    }
-
-    /// A number that moves with every log that comes to the catalogue.
-    pub(crate) fn created(&self) -> u64 {
-        self.created
     }
 
     /// Finishes the catalogue and answers what was found.

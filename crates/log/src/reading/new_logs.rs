@@ -3,8 +3,8 @@
 //! In the process that owns the store ids only grow and are never reused, so it is enough to remember the
 //! last one: that costs one load when no log was created, and a look at those that are new when one was. An
 //! attached process finds logs in the order of their commits, which need not be that of their ids, and does
-//! not hear of ids that were never committed, so it remembers which logs it reported, and how many had been
-//! created by then.
+//! not hear of ids that were never committed, so it remembers which logs it reported, and how many had come
+//! by then: mostly it looks at those alone that came since.
 
 use crate::attach::Attached;
 use crate::error::ReadError;
@@ -70,7 +70,7 @@ impl Store {
 
 impl Attached {
     /// Hears of every log of the other process's store; without `existing`, of those to come. Complexity:
-    /// every log is looked at here, and again whenever there are new ones.
+    /// every log is looked at here; then a few for each that is new.
     ///
     /// # Errors
     /// [`ReadError::Io`]: it cannot be found out which there are.
@@ -165,23 +165,14 @@ impl NewLogs {
             Register::Neighbour { .. } if visible == self.seen && access.is_listed() && !access.is_gone() => {
             }
             Register::Neighbour { attached, told, created } => {
-                let (mut born, mut known) = (Vec::new(), BTreeSet::new());
-                let before = *created;
-                attached.visit_if_created(created, |log| {
+                let mut born = Vec::new();
+                attached.visit_created(created, told, |told, log| {
                     #[cfg(test)]
                     LOOKS.set(LOOKS.get() + 1);
-                    let is_told = told.contains(&log.id());
-                    if is_told || log.visible().is_some() {
-                        known.insert(log.id());
-                    }
-                    if !is_told && log.visible().is_some() {
+                    if log.visible().is_some() && told.insert(log.id()) {
                         born.push(log.clone());
                     }
                 })?;
-                if *created != before {
-                    // Without those that are gone: an id never comes again.
-                    *told = known;
-                }
                 born.sort_by_key(|log| log.id());
                 self.ready.extend(born);
             }
@@ -313,6 +304,45 @@ mod tests {
             }
         }
         assert_eq!(LOOKS.take(), 2 * LOGS, "each new one once, by each of them");
+    }
+
+    #[test]
+    fn a_log_that_another_process_creates_has_nobody_look_at_those_that_were_there() {
+        const LOGS: usize = 50;
+        let directory = tempfile::tempdir().unwrap();
+        let options = Options { durability: crate::Durability::Os, ..Options::default() };
+        let (store, _) = Store::open(&Disk::Real, directory.path(), options).unwrap();
+        let create = |n: usize| store.log(format!("{n}").as_bytes()).unwrap();
+        (0..LOGS).for_each(|n| _ = create(n));
+        let attached = Attached::open(&Disk::Real, directory.path()).unwrap();
+        let mut listeners = [attached.new_logs(true).unwrap(), attached.new_logs(false).unwrap()];
+        assert_eq!(std::iter::from_fn(|| listeners[0].next().unwrap()).count(), LOGS);
+        LOOKS.set(0);
+        for n in LOGS..2 * LOGS {
+            let new = create(n).id();
+            for listener in &mut listeners {
+                assert_eq!(listener.next().unwrap().map(|log| log.id()), Some(new));
+                assert!(listener.next().unwrap().is_none());
+            }
+        }
+        assert_eq!(LOOKS.take(), 2 * LOGS, "each new one once, by each of them");
+        // One that is late is told of each all the same, once and in order, and remembers few that are gone.
+        for n in 2 * LOGS..10 * LOGS {
+            let log = create(n);
+            let there = log.staged().unwrap().version;
+            _ = (n % 2 == 0).then(|| store.delete(&log, there, 0, None).unwrap());
+        }
+        for listener in &mut listeners {
+            let told: Vec<_> = std::iter::from_fn(|| listener.next().unwrap()).map(|log| log.id()).collect();
+            assert!(told.is_sorted_by(|a, b| a < b) && told.len() == 4 * LOGS, "{}", told.len());
+        }
+        for n in 0..10 * LOGS {
+            let log = store.log(b"passing").unwrap();
+            assert_eq!(listeners[0].next().unwrap().map(|log| log.id()), Some(log.id()), "{n}");
+            store.delete(&log, log.staged().unwrap().version, 0, None).unwrap();
+        }
+        let Register::Neighbour { told, .. } = &listeners[0].register else { panic!("it is attached") };
+        assert!(told.len() < 14 * LOGS + 64 + 1, "{}", told.len());
     }
 
     #[test]

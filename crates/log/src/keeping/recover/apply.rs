@@ -126,7 +126,7 @@ impl Recovery {
             let Created { name, config, branch } = created;
             let config = Config { content_type: self.catalogue.intern(&config.content_type), ..config };
             let lineage = branch.map(|branch| Lineage::of(branch, None));
-            self.created += 1;
+            self.arrivals.add(id, self.logs.len());
             self.logs.insert(id, Arc::new(Log::new(id, name, config, time, lineage)));
         }
         if let Some(log) = self.logs.get(&id) {

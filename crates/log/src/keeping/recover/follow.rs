@@ -53,7 +53,7 @@ impl Recovery {
         fresh.catalogue.succeed(&self.catalogue);
         fresh.run()?;
         fresh.report(0);
-        fresh.created = self.created + 1;
+        fresh.arrivals = self.arrivals.anew();
         let mut known = std::mem::replace(self, fresh).logs;
         for (id, log) in &mut self.logs {
             if let Some(same) = known.remove(id) {
