@@ -140,17 +140,39 @@ impl Images {
         [newest.map(Image::id), base]
     }
 
-    /// The newest and the oldest damaged image that replaced entries of a log which begins at `first`.
-    /// Complexity: a look at each of its ancestors and each damaged image.
-    fn used_damaged(&self, log: &Arc<Log>, first: Offset) -> Used {
-        let line: HashMap<LogId, Offset> =
-            lineage(log, Offset::MAX).map(|(log, until)| (log.id(), until)).collect();
-        let is_of = |image: &&Image| {
-            image.offset >= first && line.get(&image.fork).is_some_and(|until| image.offset <= *until)
+    /// The damaged images that replaced entries of a log which begins at `first`, up to `until`. Complexity:
+    /// a look at each of its ancestors and each damaged image.
+    fn damaged_of(
+        &self,
+        log: &Arc<Log>,
+        first: Offset,
+        until: Offset,
+    ) -> impl Iterator<Item = &Image> + Clone {
+        let line: HashMap<LogId, Offset> = match self.damaged.is_empty() {
+            true => HashMap::new(),
+            false => lineage(log, until).map(|(log, until)| (log.id(), until)).collect(),
         };
-        let of_log = || self.damaged.iter().filter(is_of).map(Image::id);
-        let newest = of_log().max_by_key(|(_, offset)| *offset);
-        let oldest = of_log().min_by_key(|(_, offset)| *offset);
+        self.damaged.iter().filter(move |image| {
+            image.offset >= first && line.get(&image.fork).is_some_and(|until| image.offset <= *until)
+        })
+    }
+
+    /// The images from which a log might be rebuilt up to `until`: those of [`Images::under`], and behind
+    /// them, for a log that has trimmed entries, the damaged ones. They may have been mended, and say what is
+    /// wrong with them where nothing else can be read.
+    pub(crate) fn under_or_damaged(&self, log: &Arc<Log>, until: Offset) -> Vec<Image> {
+        let mut images: Vec<_> = self.under(log, until).cloned().collect();
+        if let Some(first) = first_of(log).filter(|first| *first > 0) {
+            images.extend(self.damaged_of(log, first, until).cloned());
+        }
+        images
+    }
+
+    /// The newest and the oldest damaged image that replaced entries of a log which begins at `first`.
+    fn used_damaged(&self, log: &Arc<Log>, first: Offset) -> Used {
+        let of_log = self.damaged_of(log, first, Offset::MAX).map(Image::id);
+        let newest = of_log.clone().max_by_key(|(_, offset)| *offset);
+        let oldest = of_log.min_by_key(|(_, offset)| *offset);
         [newest, oldest.filter(|oldest| Some(*oldest) != newest)]
     }
 

@@ -6,7 +6,6 @@
 
 use crate::error::Error;
 use crate::image::{self, Near};
-use crate::images::Images;
 use crate::map::Map;
 use crate::replay;
 use crate::state::{ForkId, State};
@@ -60,7 +59,8 @@ impl State {
     /// of that offset exists; otherwise a replay up to there and a look at every key.
     ///
     /// # Errors
-    /// [`Error::NoState`] when no commit ended there; [`Error::NoFork`]; what the log says.
+    /// [`Error::NoState`] when no commit ended there; [`Error::NoFork`]; [`Error::Root`] when the entries are
+    /// trimmed and the image in their place is damaged; what the log says.
     pub fn at(&self, fork: ForkId, offset: Offset) -> Result<(Map, Position), Error> {
         let no_state = Error::NoState { fork, offset };
         let found = self.find(fork)?;
@@ -74,9 +74,8 @@ impl State {
         let now = found.pending()?;
         let past = shared.past.lock().near(fork, offset, now.offset);
         let near = Near { map: past.map_or(now.map, |past| Map::clone(&past)), rooted: found.rooted() };
-        let under = |images: &Images, log, offset| -> Vec<_> { images.under(log, offset).cloned().collect() };
         loop {
-            let images = under(&shared.images.lock(), &found.log, offset);
+            let images = shared.images.lock().under_or_damaged(&found.log, offset);
             let moment = replay::until(&shared.store, &found.log, &images, &near, offset);
             match moment.map(|moment| moment.filter(|moment| moment.offset == offset)) {
                 Ok(Some(moment)) => return Ok((moment.map, ticket)),
@@ -85,7 +84,10 @@ impl State {
                 // An image was removed before it was read, and is missing or empty; or entries were trimmed
                 // that another image replaces. Other images are added before anything is removed, so the next
                 // try begins with those.
-                _ if !image::are_same(&under(&shared.images.lock(), &found.log, offset), &images) => {}
+                _ if !image::are_same(
+                    &shared.images.lock().under_or_damaged(&found.log, offset),
+                    &images,
+                ) => {}
                 Ok(None) | Err(Error::Read(ReadError::Purged { .. })) => return Err(no_state),
                 Err(error) => return Err(error),
             }

@@ -119,6 +119,40 @@ fn a_damaged_image_of_a_trimmed_fork_stays_where_the_fork_begins_at_what_another
     assert!(find_image(&store, fork, offset).staged().is_some(), "the fork has nothing else of its own");
 }
 
+/// There was a commit, and its history was not trimmed: the entries are there, and what they are applied to
+/// is not.
+#[test]
+fn a_past_state_that_a_damaged_image_keeps_from_being_rebuilt_is_not_said_to_be_none() {
+    let store = memory();
+    let options = Options { history: History::Trimmed, ..Options::default() };
+    let state = State::open(&store, "s", options.clone()).unwrap();
+    let (parent, _) = state.fork(state.main(), 1).unwrap();
+    state.write(parent, &put("a", "1"), 1).unwrap();
+    // It has the entries, and finds the image damaged that the other cannot do without.
+    state.fork(parent, 1).unwrap();
+    let offset = state.checkpoint(parent, 2).unwrap();
+    let end = state.write(parent, &put("b", "1"), 3).unwrap().next;
+    let (fork, _) = state.fork(parent, 3).unwrap();
+    state.drop_fork(parent, 4).unwrap();
+    drop(state);
+    forged(&store, parent, offset);
+    let state = State::open(&store, "s", options).unwrap();
+    let past = state.write(fork, &put("c", "1"), 5).unwrap().next;
+    state.write(fork, &put("d", "1"), 5).unwrap();
+    for at in [offset, end, past] {
+        let refused = state.at(fork, at).unwrap_err();
+        let Error::Root { fork: of, offset: image } = refused else { panic!("{refused}") };
+        assert_eq!((of, image), (parent, offset));
+        assert!(matches!(state.fork_at(fork, at, 6), Err(Error::Root { .. })));
+    }
+    assert!(matches!(state.at(fork, 0), Err(Error::NoState { .. })));
+    // Once it is written anew what is behind it is there, and what is before it is trimmed.
+    let end = state.checkpoint(fork, 7).unwrap();
+    state.write(fork, &put("e", "1"), 8).unwrap();
+    assert_eq!(state.at(fork, end).unwrap().0.len(), 4);
+    assert!(matches!(state.at(fork, past), Err(Error::NoState { .. })));
+}
+
 /// One that has the entries finds an image damaged that another cannot do without.
 #[test]
 fn a_fork_whose_images_are_all_damaged_has_a_new_one_written_whatever_its_size() {
