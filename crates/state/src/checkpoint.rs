@@ -55,8 +55,7 @@ impl State {
         let (offset, watcher) = (moment.offset, shared.durable.watcher);
         let there = {
             let mut images = shared.images.lock();
-            images.replace_damaged(fork.log.id(), offset);
-            // A spent image may have the name of the new one.
+            // A spent image takes room, and may have the name of the new one.
             let _ = images.clear(&shared.store, time, watcher);
             images.has(fork.log.id(), offset)
         };
@@ -84,6 +83,8 @@ impl State {
         if !fork.is_dropped() {
             images.use_best(&fork.log, shared.options.history);
         }
+        // Not before: if the new one could not be written, it is all there is.
+        images.replace_damaged(fork.log.id(), offset);
         // If the fork was dropped meanwhile, this image is removed, too.
         written.iter().for_each(|image| images.settle(image));
         images.settle_once();

@@ -1,8 +1,9 @@
 //! An image: a fork's whole state at an offset, so that opening need not replay what led to it.
 //!
-//! It is a log of the same store, named after fork and offset: runs of entries, then one entry with their
-//! number and root. That last entry closes the log, so an image that a crash cut off is recognised by being
-//! open. Whatever depends on the image (the trim of the fork's log, the removal of an older image) is
+//! It is a log of the same store, named after fork and offset, with a `+` behind these where a damaged image
+//! has that name: the one stays until the other is whole. In it are runs of entries, then one entry with
+//! their number and root. That last entry closes the log, so an image that a crash cut off is recognised by
+//! being open. Whatever depends on the image (the trim of the fork's log, the removal of an older image) is
 //! committed after it, and the store has one order. So no crash keeps such a change and loses the image.
 //!
 //! ```text
@@ -24,6 +25,8 @@ const VERSION: u32 = 1;
 /// The most bytes of a run, unless one entry has more: as much as may be copied while other commits wait.
 const RUN_BYTES: usize = 128 << 10;
 const END_BYTES: usize = 64;
+/// Behind the name of an image that is written where one that is whole has the name.
+const AGAIN: &str = "+";
 
 /// A state that is in memory already, and one with its digest to compute others from.
 #[derive(Clone, Debug, Default)]
@@ -44,7 +47,7 @@ impl Image {
     /// The image that a log is by its name; `None` for a log without that prefix.
     pub(crate) fn of(log: &Arc<Log>, prefix: &str) -> Option<Self> {
         let name = std::str::from_utf8(log.name().strip_prefix(prefix.as_bytes())?).ok()?;
-        let (fork, offset) = name.split_once('-')?;
+        let (fork, offset) = name.strip_suffix(AGAIN).unwrap_or(name).split_once('-')?;
         Some(Self { log: log.clone(), fork: fork.parse().ok()?, offset: offset.parse().ok()? })
     }
 
@@ -57,7 +60,7 @@ impl Image {
         self.log.staged().is_some_and(|state| state.closed)
     }
 
-    /// Writes an image, where there is none. Commits go on meanwhile.
+    /// Writes an image, where there is none that can be read. Commits go on meanwhile.
     ///
     /// # Errors
     /// What the log says, and the log that was written in part, for the caller to remove.
@@ -73,8 +76,11 @@ impl Image {
         let config =
             Config { content_type: "application/octet-stream".into(), lifetime: Lifetime::Unlimited };
         let root = fork.root(moment);
-        let name = format!("{prefix}{id}-{offset}");
         let begun = || {
+            let mut name = format!("{prefix}{id}-{offset}");
+            if store.find(name.as_bytes()).and_then(|log| log.staged()).is_some_and(|state| state.closed) {
+                name.push_str(AGAIN);
+            }
             // A full disk may have left a part of one.
             if let Some(half) = store.find(name.as_bytes())
                 && let Some(state) = half.staged().filter(|state| !state.closed)

@@ -72,7 +72,7 @@ impl Images {
         self.images.retain(|_, of_fork| !of_fork.is_empty());
     }
 
-    /// Removes a damaged image, now or later, so that another can be written in its place.
+    /// Removes a damaged image in whose place another was written, now or later.
     pub(crate) fn replace_damaged(&mut self, fork: ForkId, offset: Offset) {
         let gone = self.damaged.extract_if(.., |image| image.id() == (fork, offset));
         self.spent.extend(gone.map(|image| image.log));
@@ -222,8 +222,13 @@ impl Images {
             let is_whole = self.damaged.is_empty() || replaces(used, first);
             self.choose(log.id(), if is_whole { *used } else { self.used_damaged(log, first) });
         }
-        let gone = self.damaged.extract_if(.., |image| !self.users.contains_key(&image.id()));
-        self.spent.extend(gone.map(|image| image.log));
+        let (images, users) = (&self.images, &self.users);
+        // A crash may have left one beside what was written in its place.
+        let is_replaced = |image: &Image| {
+            images.get(&image.fork).is_some_and(|those| those.iter().any(|one| one.offset == image.offset))
+        };
+        let is_gone = |image: &mut Image| !users.contains_key(&image.id()) || is_replaced(image);
+        self.spent.extend(self.damaged.extract_if(.., is_gone).map(|image| image.log));
     }
 
     /// Whether a fork has trimmed entries, and no image of its lineage can be read in their place.

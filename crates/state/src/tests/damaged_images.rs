@@ -2,16 +2,20 @@
 
 use super::images::{find_image, images_in};
 use super::*;
+use thalweg_log::sim::SimDisk;
 
 /// An image of the main line that says it has another root than it has.
 fn forged(store: &Store, fork: ForkId, offset: u64) {
-    let log = find_image(store, fork, offset);
-    let mut reader = store.reader(&log);
+    forged_log(store, &find_image(store, fork, offset));
+}
+
+fn forged_log(store: &Store, log: &std::sync::Arc<thalweg_log::Log>) {
+    let mut reader = store.reader(log);
     let entries: Vec<Vec<u8>> =
         reader.entries(&Default::default()).map(|entry| entry.unwrap().data.to_vec()).collect();
     let name = log.name().to_vec();
     let version = log.staged().unwrap().version;
-    store.delete(&log, version, 1, None).unwrap();
+    store.delete(log, version, 1, None).unwrap();
     let config = log.config().clone();
     let (log, _) = store.create(&name, &config, None, &Default::default(), None).unwrap();
     let count = entries.len();
@@ -151,6 +155,78 @@ fn a_past_state_that_a_damaged_image_keeps_from_being_rebuilt_is_not_said_to_be_
     state.write(fork, &put("e", "1"), 8).unwrap();
     assert_eq!(state.at(fork, end).unwrap().0.len(), 4);
     assert!(matches!(state.at(fork, past), Err(Error::NoState { .. })));
+}
+
+#[test]
+fn a_damaged_image_stays_where_there_is_no_room_for_another() {
+    let disk = SimDisk::new(7, 256 << 20);
+    let segments =
+        StoreOptions { segment_bytes_min: 1 << 20, segment_bytes_max: 1 << 20, ..StoreOptions::default() };
+    let options = StoreOptions { durability: Durability::Os, ..segments };
+    let (store, _) = Store::open(&Disk::Sim(disk.clone()), std::path::Path::new("/store"), options).unwrap();
+    let trimmed = Options { history: History::Trimmed, ..Options::default() };
+    let state = State::open(&store, "s", trimmed.clone()).unwrap();
+    let (parent, _) = state.fork(state.main(), 1).unwrap();
+    for n in 0..60 {
+        state.write(parent, &put(&format!("k{n}"), &"x".repeat(100_000)), 1).unwrap();
+    }
+    state.fork(parent, 1).unwrap();
+    let first = state.checkpoint(parent, 2).unwrap();
+    let (fork, _) = state.fork(parent, 3).unwrap();
+    drop(state);
+    // What has replaced the entries goes, and one that replaces nothing comes.
+    let state = State::open(&store, "s", Options::default()).unwrap();
+    state.write(fork, &put("b", "1"), 3).unwrap();
+    let offset = state.checkpoint(fork, 4).unwrap();
+    state.drop_fork(parent, 4).unwrap();
+    drop(state);
+    forged(&store, parent, first);
+    forged(&store, fork, offset);
+    let name = format!("s/images/{fork}-{offset}");
+    let there = || store.find(name.as_bytes()).map(|log| log.id());
+    let damaged = there();
+    assert!(damaged.is_some());
+    let state = State::open(&store, "s", trimmed.clone()).unwrap();
+    disk.set_space(disk.used_bytes());
+    let full = state.checkpoint(fork, 5).unwrap_err();
+    assert!(matches!(full, Error::Commit(thalweg_log::CommitError::Full(_))), "{full}");
+    assert_eq!(there(), damaged, "it may be mended by other means");
+    disk.set_space(256 << 20);
+    assert_eq!(state.checkpoint(fork, 6).unwrap(), offset);
+    assert_eq!(there(), None);
+    drop(state);
+    let state = State::open(&store, "s", trimmed).unwrap();
+    assert_eq!(state.map(fork, View::Committed).unwrap().len(), 61);
+    assert_ne!(Some(find_image(&store, fork, offset).id()), damaged);
+}
+
+/// A crash came between the new one and the removal of the damaged one.
+#[test]
+fn a_damaged_image_goes_where_another_of_its_place_can_be_read() {
+    let store = memory();
+    let options = Options { history: History::Trimmed, ..Options::default() };
+    let state = State::open(&store, "s", options.clone()).unwrap();
+    state.write(state.main(), &put("a", "1"), 1).unwrap();
+    let (fork, _) = state.fork(state.main(), 1).unwrap();
+    state.write(fork, &put("b", "1"), 1).unwrap();
+    let offset = state.checkpoint(fork, 2).unwrap();
+    let whole = find_image(&store, fork, offset);
+    let mut reader = store.reader(&whole);
+    let entries: Vec<Vec<u8>> =
+        reader.entries(&Default::default()).map(|entry| entry.unwrap().data.to_vec()).collect();
+    let name = format!("s/images/{fork}-{offset}+");
+    let (again, _) = store.create(name.as_bytes(), whole.config(), None, &Default::default(), None).unwrap();
+    for (n, payload) in entries.iter().enumerate() {
+        let commit = thalweg_log::Commit { payload, close: n + 1 == entries.len(), ..Default::default() };
+        store.commit(&again, again.staged().unwrap().version, &commit, None).unwrap();
+    }
+    drop(state);
+    forged_log(&store, &whole);
+    let state = State::open(&store, "s", options).unwrap();
+    assert_eq!(state.map(fork, View::Committed).unwrap().len(), 2);
+    assert_eq!(find_image(&store, fork, offset).id(), again.id());
+    state.checkpoint(fork, 3).unwrap();
+    assert_eq!((images_in(&store), find_image(&store, fork, offset).id()), (1, again.id()));
 }
 
 /// One that has the entries finds an image damaged that another cannot do without.

@@ -44,7 +44,15 @@ pub(super) fn images_in(store: &Store) -> usize {
 }
 
 pub(super) fn find_image(store: &Store, fork: ForkId, offset: u64) -> std::sync::Arc<thalweg_log::Log> {
-    store.find(format!("s/images/{fork}-{offset}").as_bytes()).unwrap()
+    let mut found = None;
+    store.visit(|log| {
+        let is_it =
+            crate::image::Image::of(log, "s/images/").is_some_and(|image| image.id() == (fork, offset));
+        if is_it && log.staged().is_some() {
+            assert!(found.replace(log.clone()).is_none(), "there are two");
+        }
+    });
+    found.unwrap()
 }
 
 #[test]
@@ -281,11 +289,13 @@ fn a_fork_whose_image_cannot_be_written_keeps_no_other_waiting() {
     let (fork, _) = state.fork(main, 1).unwrap();
     let [taken, free] = [main, fork].map(|of| (of, state.write(of, &put("a", "1"), 1).unwrap().next));
     let log = store.find(b"s/main").unwrap();
-    let name = format!("s/images/{}-{}", taken.0, taken.1);
-    store.create(name.as_bytes(), log.config(), None, &Default::default(), None).unwrap();
-    let foreign = store.find(name.as_bytes()).unwrap();
-    let close = thalweg_log::Commit { close: true, ..Default::default() };
-    store.commit(&foreign, foreign.staged().unwrap().version, &close, None).unwrap();
+    for again in ["", "+"] {
+        let name = format!("s/images/{}-{}{again}", taken.0, taken.1);
+        store.create(name.as_bytes(), log.config(), None, &Default::default(), None).unwrap();
+        let foreign = store.find(name.as_bytes()).unwrap();
+        let close = thalweg_log::Commit { close: true, ..Default::default() };
+        store.commit(&foreign, foreign.staged().unwrap().version, &close, None).unwrap();
+    }
     let refused = state.maintain(2).unwrap_err();
     assert!(matches!(refused, Error::Commit(CommitError::Exists)), "{refused}");
     assert!(find_image(&store, free.0, free.1).staged().is_some_and(|image| image.closed));
