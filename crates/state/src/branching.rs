@@ -128,7 +128,7 @@ impl State {
         }
         // Most forks have no forks of their own.
         if log.is_tombstone() {
-            self.orphan(&images, fork);
+            self.pass_over(&images, fork, Offset::MAX);
         }
         drop((images, found));
         // The last owner of the fork frees all its keys, so none is left here.
@@ -136,19 +136,20 @@ impl State {
         Ok(receipt)
     }
 
-    /// The forks of a dropped fork are replayed from an image from now on, and no longer from where they
-    /// branched off. Complexity: a look at each of them.
-    fn orphan(&self, images: &Images, dropped: ForkId) {
+    /// The forks of a fork that branched off before an offset are replayed from an image from now on, and no
+    /// longer from where they branched off: no replay of their parent comes there, because it begins behind
+    /// it, or because the parent is dropped. Complexity: a look at each of them.
+    pub(crate) fn pass_over(&self, images: &Images, parent: ForkId, before: Offset) {
         let branches = self.shared.branches.lock();
-        let children: Vec<_> = branches.range((dropped, 0)..=(dropped, ForkId::MAX)).copied().collect();
+        let children: Vec<_> = branches.range((parent, 0)..=(parent, ForkId::MAX)).copied().collect();
         drop(branches);
         for (_, child) in children {
             #[cfg(test)]
             STEPS.set(STEPS.get() + 1);
             if let Ok(child) = self.find(child)
-                && let Some(branch) = child.log.fork()
+                && let Some(branch) = child.log.fork().filter(|branch| branch.at < before)
             {
-                child.has_no_parent(branch.at, images.offset_used_by(child.log.id()).unwrap_or(0));
+                child.is_passed_over(branch.at, images.offset_used_by(child.log.id()).unwrap_or(0));
                 if let Ok(pending) = child.pending() {
                     self.note_due(&child, pending.offset);
                 }

@@ -11,7 +11,7 @@ use thalweg_log::{Commit, Offset, Time};
 impl State {
     /// Writes images of the forks that would take long to replay, and removes those that are no longer
     /// needed. Call it now and then, on a thread that may be busy for long. Returns how many forks were due.
-    /// Complexity: for each of them, all its entries.
+    /// Complexity: for each of them, all its entries, and a look at each of its forks.
     ///
     /// # Errors
     /// What the log says of the first fork whose image cannot be written. Those of the others are written all
@@ -83,6 +83,8 @@ impl State {
         if !fork.is_dropped() {
             images.use_best(&fork.log, shared.options.history);
         }
+        // Forks that branched off before are not replayed from there any more.
+        self.pass_over(&images, fork.log.id(), offset);
         // Not before: if the new one could not be written, it is all there is.
         images.replace_damaged(fork.log.id(), offset);
         // If the fork was dropped meanwhile, this image is removed, too.

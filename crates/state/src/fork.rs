@@ -228,9 +228,9 @@ impl Fork {
         *self.imaged.lock() = offset;
     }
 
-    /// Notes that its parent is dropped. Its replay no longer begins where it branched off, but at `imaged`,
-    /// unless it has an image of its own.
-    pub(crate) fn has_no_parent(&self, branched: Offset, imaged: Offset) {
+    /// Notes that no replay of its parent comes to where it branched off. Its own no longer begins there, but
+    /// at `imaged`, unless it has an image of its own.
+    pub(crate) fn is_passed_over(&self, branched: Offset, imaged: Offset) {
         let mut known = self.imaged.lock();
         if *known == Some(branched) {
             *known = Some(imaged);
