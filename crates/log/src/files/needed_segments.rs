@@ -50,9 +50,11 @@ impl Needs {
     }
 
     /// Those of them that are not there, as ranges. A single segment of a number far away makes one range,
-    /// not as many entries.
-    pub(crate) fn missing(&self, there: &BTreeSet<u32>, last: u32) -> Vec<Range<u32>> {
-        let held = self.held.range(..self.replays_from).filter(|number| !there.contains(number));
+    /// not as many entries. The checkpoint may be newer than the end up to which a store in use is looked at:
+    /// what it needs behind that was not looked for.
+    pub(crate) fn missing(&self, there: &BTreeSet<u32>, last: u32, end: FinalEnd) -> Vec<Range<u32>> {
+        let held = self.held.range(..self.replays_from);
+        let held = held.filter(|number| end.reaches(**number) && !there.contains(number));
         let mut holes: Vec<Range<u32>> = held.map(|number| *number..*number + 1).collect();
         let mut next = self.replays_from;
         let behind = there.range(self.replays_from..).copied().take_while(|number| *number <= last);

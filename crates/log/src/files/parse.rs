@@ -8,7 +8,7 @@
 //! Invariants: pieces come in the order of the bytes; every byte of a file lies in exactly one batch, one
 //! damaged span, the segment's header or the unused rest behind its end. Checked by the tests.
 
-use crate::checkpoint;
+use crate::checkpoint::{self, Checkpoint};
 use crate::control::Control;
 use crate::error::{Damage, OpenError};
 use crate::final_end::FinalEnd;
@@ -208,8 +208,8 @@ pub fn parse(disk: &Disk, path: &Path) -> Result<Parse, OpenError> {
         }
         parse.known = Some(known);
         listed.retain(|name| segment::number_of(name).is_none_or(|number| parse.end.reaches(number)));
-        let missing = missing(disk, path, &listed, control.store_id, (known, parse.end));
-        (parse.missing, parse.blanked) = missing.map_err(|source| failed("look around in", path, source))?;
+        let found = parse.find_missing(path, &listed, known);
+        found.map_err(|source| failed("look around in", path, source))?;
     }
     let is_segment = |name: &&String| segment::number_of(name).is_some();
     parse.waiting.extend(listed.iter().filter(is_segment).map(|name| path.join(name)));
@@ -229,42 +229,6 @@ fn control(disk: &Disk, directory: &Path) -> Result<Option<Control>, OpenError> 
     Ok(control)
 }
 
-/// Segments that a store needs and that were not listed, and those whose files are blank. A segment that lost
-/// its header is not missing.
-fn missing(
-    disk: &Disk,
-    directory: &Path,
-    listed: &[String],
-    store_id: u64,
-    (known, end): (Position, FinalEnd),
-) -> io::Result<(VecDeque<Range<u32>>, BTreeSet<u32>)> {
-    let (mut headers, mut there, mut blank) = (Vec::new(), BTreeSet::new(), BTreeSet::new());
-    for name in listed {
-        let Some(number) = segment::number_of(name) else { continue };
-        match segment::read_header(disk, &directory.join(name)) {
-            // A spare, or a segment that should be full.
-            Ok(None) => _ = blank.insert(number),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            // An error is reported once the file is reached.
-            header => {
-                there.insert(number);
-                let header = header.ok().flatten().and_then(Result::ok);
-                headers.extend(header.filter(|header| header.number == number));
-            }
-        }
-    }
-    // The checkpoint is looked for after the segments were listed: the newest one by then does not need those
-    // that were removed.
-    let needs = Needs::of(needed_segments::newest(disk, directory, store_id)?.as_ref());
-    let torn = needed_segments::torn_from(disk, directory, &headers, needs.replays_from, known, end)?;
-    let last = headers.iter().map(|header| header.number).filter(|number| *number < torn).max();
-    let last = last.unwrap_or(0).max(segment_of(known)).min(torn.saturating_sub(1));
-    let holes = needs.missing(&there, last);
-    let blanked = blank.into_iter().filter(|number| holes.iter().any(|hole| hole.contains(number)));
-    let blanked: BTreeSet<u32> = blanked.collect();
-    Ok((needs.missing(&(&there | &blanked), last).into(), blanked))
-}
-
 fn failed(action: &'static str, file: &Path, source: io::Error) -> OpenError {
     OpenError::Io { action, file: file.to_owned(), source }
 }
@@ -275,13 +239,53 @@ impl Parse {
         self.names.get(&log).map(|name| &name[..])
     }
 
-    /// Takes names from a checkpoint: logs may have been created in segments that are gone.
+    /// Takes names from a checkpoint: logs may have been created in segments that are gone. One that is gone
+    /// by now has made way for a newer one.
     fn learn_names(&mut self, directory: &Path, start: Position) -> Result<(), OpenError> {
-        let read = checkpoint::read(&self.disk, directory, start, self.store_id, &mut |config| config);
-        let whole = read.map_err(|source| failed("read a checkpoint of", directory, source))?;
-        for log in whole.into_iter().flat_map(|checkpoint| checkpoint.logs) {
+        match checkpoint::read(&self.disk, directory, start, self.store_id, &mut |config| config) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            read => self.learn(read.map_err(|source| failed("read a checkpoint of", directory, source))?),
+        }
+        Ok(())
+    }
+
+    fn learn(&mut self, checkpoint: Option<Checkpoint>) {
+        for log in checkpoint.into_iter().flat_map(|checkpoint| checkpoint.logs) {
             self.names.insert(log.id(), log.name().into());
         }
+    }
+
+    /// Finds the segments that the store needs and that were not listed, and those whose files are blank. A
+    /// segment that lost its header is not missing.
+    fn find_missing(&mut self, directory: &Path, listed: &[String], known: Position) -> io::Result<()> {
+        let (disk, end) = (&self.disk, self.end);
+        let (mut headers, mut there, mut blank) = (Vec::new(), BTreeSet::new(), BTreeSet::new());
+        for name in listed {
+            let Some(number) = segment::number_of(name) else { continue };
+            match segment::read_header(disk, &directory.join(name)) {
+                // A spare, or a segment that should be full.
+                Ok(None) => _ = blank.insert(number),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                // An error is reported once the file is reached.
+                header => {
+                    there.insert(number);
+                    let header = header.ok().flatten().and_then(Result::ok);
+                    headers.extend(header.filter(|header| header.number == number));
+                }
+            }
+        }
+        // The checkpoint is looked for after the segments were listed: the newest one by then does not need
+        // those that were removed.
+        let newest = needed_segments::newest(disk, directory, self.store_id)?;
+        let needs = Needs::of(newest.as_ref());
+        let torn = needed_segments::torn_from(disk, directory, &headers, needs.replays_from, known, end)?;
+        let last = headers.iter().map(|header| header.number).filter(|number| *number < torn).max();
+        let last = last.unwrap_or(0).max(segment_of(known)).min(torn.saturating_sub(1));
+        let holes = needs.missing(&there, last, end);
+        let blanked = blank.into_iter().filter(|number| holes.iter().any(|hole| hole.contains(number)));
+        self.blanked = blanked.collect();
+        self.missing = needs.missing(&(&there | &self.blanked), last, end).into();
+        self.learn(newest);
         Ok(())
     }
 
@@ -471,5 +475,41 @@ impl std::fmt::Debug for Parse {
             .field("waiting", &self.waiting)
             .field("known", &self.known)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Durability, Options, Store};
+
+    /// The end is looked at first, and the newest checkpoint last.
+    #[test]
+    fn what_a_checkpoint_behind_the_end_needs_there_is_not_missing_and_one_that_went_is_not_missed() {
+        let directory = tempfile::tempdir().unwrap();
+        let (segment_bytes_min, durability) = (4096, Durability::Os);
+        let options =
+            Options { segment_bytes_min, segment_bytes_max: 8192, durability, ..Options::default() };
+        let (store, _) = Store::open(&Disk::Real, directory.path(), options).unwrap();
+        let log = store.log(b"a").unwrap();
+        let fill = || {
+            (0..40).for_each(|time| _ = store.append(&log, &[7; 900], time).unwrap());
+            store.checkpoint().unwrap();
+        };
+        fill();
+        let mut parse = parse(&Disk::Real, directory.path()).unwrap();
+        let (mut listed, known) = (Disk::Real.names(directory.path()).unwrap(), parse.known.unwrap());
+        listed.retain(|name| segment::number_of(name).is_none_or(|number| parse.end.reaches(number)));
+        let start = listed.iter().find_map(|name| checkpoint::start_of(name)).unwrap();
+        (0..2).for_each(|_| fill());
+        assert!(!directory.path().join(checkpoint::file_name(start)).exists());
+        parse.learn_names(directory.path(), start).unwrap();
+        parse.find_missing(directory.path(), &listed, known).unwrap();
+        assert_eq!((parse.missing.len(), parse.blanked.len()), (0, 0));
+        assert_eq!(parse.name(log.id()), Some(&b"a"[..]));
+        // One in front of the end is.
+        std::fs::remove_file(directory.path().join(segment::file_name(3))).unwrap();
+        parse.find_missing(directory.path(), &listed, known).unwrap();
+        assert_eq!((parse.missing.len(), parse.missing.pop_front()), (1, Some(3..4)));
     }
 }

@@ -214,7 +214,7 @@ impl<'a> Look<'a> {
         let clean = (control.is_intact() && control.clean_end() != 0).then(|| control.clean_end());
         self.check_compacted(&names, &headers, needs.replays_from).map_err(failed("list"))?;
         let last = headers.last().map_or(0, |header| header.number).max(segment_of(known));
-        for hole in needs.missing(&headers.iter().map(|header| header.number).collect(), last) {
+        for hole in needs.missing(&headers.iter().map(|header| header.number).collect(), last, self.end) {
             self.report.damage.push(Damage::segments(&hole));
         }
         for (index, header) in headers.iter().enumerate() {
