@@ -208,7 +208,8 @@ impl Client {
     }
 
     /// Says that nobody waits for the answer any more. The call still ends: with its answer if that was
-    /// faster, else with [`Fault::Cancelled`].
+    /// faster, else with [`Fault::Cancelled`]. What such an answer names may be gone: a server may take it
+    /// back.
     pub fn cancel(&mut self, call: CallId) {
         self.session.cancel(call);
     }
@@ -216,6 +217,11 @@ impl Client {
     /// Cancels the call and never says anything of it again.
     pub fn forget(&mut self, call: CallId) {
         self.session.forget(call);
+    }
+
+    /// An answer that [`Client::next`] handed out is not read, and its call was given up.
+    pub(crate) fn leave_unread(&mut self, call: CallId) {
+        self.session.leave_unread(call);
     }
 
     /// Lets a stream send `items` more items.

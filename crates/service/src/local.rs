@@ -96,8 +96,13 @@ impl Local {
         let call = self.calls.take();
         let place = Place { key: nobody(), id: serial, serial };
         let reply = Reply::new(call.clone(), place);
-        let request =
-            Request { frame, client: ClientId::of(nobody()), deadline: asked.deadline, alone: asked.alone };
+        let request = Request {
+            frame,
+            client: ClientId::of(nobody()),
+            call: serial,
+            deadline: asked.deadline,
+            alone: asked.alone,
+        };
         let mut output = std::mem::take(&mut self.output);
         let framing = Framing::Multiplexed(serial);
         let handle = || handler.request(request, reply);

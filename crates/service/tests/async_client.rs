@@ -192,8 +192,8 @@ fn a_future_that_is_dropped_after_the_server_died_leaves_no_other_waiting() {
 #[test]
 fn deadlines_and_lost_connections_reach_the_future() {
     let (endpoint, peer) = serve(Way::Multiplexed, |peer| {
-        peer.request();
-        peer.request();
+        let kinds = [0; 3].map(|_| peer.request().header.kind);
+        assert_eq!(kinds, [FrameKind::Request, FrameKind::Cancel, FrameKind::Request]);
     });
     let client = AsyncClient::connect(&endpoint, options(Way::Multiplexed)).unwrap();
     let soon =

@@ -4,7 +4,7 @@
 
 mod peer;
 
-use peer::{Serving, Way, echo, options, serve};
+use peer::{Peer, Serving, Way, echo, options, serve};
 use std::io::{Seek as _, SeekFrom, Write as _};
 use std::time::{Duration, Instant};
 use thalweg_reactor::Wait;
@@ -348,12 +348,26 @@ fn a_cancel_that_ends_a_call_here_is_something_that_a_turn_brought() {
 #[test]
 fn a_deadline_ends_a_call_and_tells_the_server() {
     for way in [Way::Plain, Way::Multiplexed, Way::Shared] {
-        let (endpoint, peer) = serve(way, |peer| {
+        let (tell, told) = std::sync::mpsc::channel();
+        let (endpoint, peer) = serve(way, move |peer| {
             let first = peer.request();
             assert_eq!(first.header.deadline_ms, if peer.way == Way::Plain { 0 } else { 20 });
+            let is_told_of = |peer: &mut Peer, call: &Header| {
+                let told = peer.request().header;
+                assert_eq!((told.kind, told.id), (FrameKind::Cancel, call.id));
+            };
+            if peer.way != Way::Plain {
+                // The client waits for this, and does nothing else.
+                is_told_of(peer, &first.header);
+                tell.send(()).unwrap();
+            }
             let second = peer.request();
             peer.end(&first.header, b"late");
             peer.end(&second.header, b"in time");
+            let third = peer.request();
+            if peer.way != Way::Plain {
+                is_told_of(peer, &third.header);
+            }
             while peer.request().header.kind != FrameKind::Goodbye {}
         });
         let mut client = Client::connect(&endpoint, options(way)).unwrap();
@@ -361,6 +375,9 @@ fn a_deadline_ends_a_call_and_tells_the_server() {
         let id = client.call(b"slow", limit).unwrap();
         let error = client.wait(id).unwrap_err();
         assert_eq!((error.fault, error.retry()), (Fault::DeadlineExceeded, Retry::Unknown));
+        if way != Way::Plain {
+            told.recv().unwrap();
+        }
         let id = call(&mut client, b"other");
         assert_eq!(client.wait(id).unwrap(), b"in time", "the late answer is nobody's");
 

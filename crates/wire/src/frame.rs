@@ -214,7 +214,8 @@ pub enum FrameKind {
     Item = 2,
     /// Server: ends a call, with its response or a fault.
     End = 3,
-    /// Client: gives the call up. The server still ends it.
+    /// Client: gives the call up. The server still ends it. One that has ended it already takes this to mean
+    /// that the answer may not have been read: the two may pass each other on their way.
     Cancel = 4,
     /// Client: the call's stream may send this many items more.
     Credit = 5,

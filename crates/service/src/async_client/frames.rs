@@ -92,7 +92,10 @@ impl Drop for Frames {
         let mut state = self.shared.state.lock();
         let waiting = state.forget(self.call);
         let mut wakers = Vec::new();
-        if waiting.is_some() {
+        if let Some(waiting) = &waiting {
+            if waiting.has_ended() {
+                state.client.leave_unread(self.call);
+            }
             state.client.forget(self.call);
             // The cancellation leaves now, if it can; else with the next turn.
             let _ = state.client.flush();

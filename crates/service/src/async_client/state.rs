@@ -50,6 +50,13 @@ pub(super) struct Waiting {
     taken: u32,
 }
 
+impl Waiting {
+    /// Whether the answer came, and was not taken.
+    pub(super) fn has_ended(&self) -> bool {
+        matches!(self.frames.back(), Some(Ok(Frame::End(_))))
+    }
+}
+
 #[derive(Debug)]
 enum Frame {
     Item(Vec<u8>),

@@ -96,7 +96,13 @@ impl Client {
 
     fn expire(&mut self, due: Option<Instant>) -> usize {
         // Without a deadline the clock is not read.
-        due.map_or(0, |_| self.session.expire(Instant::now()))
+        let expired = due.map_or(0, |_| self.session.expire(Instant::now()));
+        if expired > 0 {
+            // Now, because nothing else may leave for long, and the server works on, or keeps what it
+            // answered.
+            self.write_out();
+        }
+        expired
     }
 
     /// A turn that never waits.

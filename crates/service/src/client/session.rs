@@ -12,7 +12,9 @@
 //! - events are given out in the order they came, unless a caller asks for those of one call;
 //! - a call whose connection ended is [`Fault::NotSent`] only when its request never left whole, and one
 //!   whose deadline passed when nothing of it left, or will: so no server can have begun it;
-//! - a call whose connection ended has nothing to do with the next one, also while its failure is not taken.
+//! - a call whose connection ended has nothing to do with the next one, also while its failure is not taken;
+//! - of a call that is given up the server is told, if it may have the request, before any later request; and
+//!   an answer that comes after a deadline is not taken for one, because the server may have taken it back.
 
 mod calls;
 mod deadlines;
@@ -95,6 +97,8 @@ pub(crate) struct Session {
     /// Calls that failed here, and were not told so.
     failures: Kept<Error>,
     deadlines: Deadlines,
+    /// The last call of all connections before this one.
+    last_of_former: CallId,
     /// Reading pauses until the caller says otherwise, because it keeps enough already.
     is_held_back: bool,
     /// Why no further byte of this connection can be understood.
@@ -118,6 +122,7 @@ impl Session {
             held: Vec::new(),
             failures: Kept::default(),
             deadlines: Deadlines::default(),
+            last_of_former: CallId(0),
             is_held_back: false,
             broken: None,
             draining: false,
@@ -223,7 +228,7 @@ impl Session {
         }
     }
 
-    /// As [`Session::cancel`], and nothing more is ever heard of the call.
+    /// As [`Session::cancel`], and nothing more is ever heard of the call: not the answer either that is here.
     pub(crate) fn forget(&mut self, call: CallId) {
         if self.calls.is_current(call) && !self.take_back(call) && !self.bounds.plain {
             self.tell(Header::new(FrameKind::Cancel, call.0, 0));
@@ -231,6 +236,16 @@ impl Session {
         self.end(call);
         while let Some(stashed) = self.stash.take(call) {
             self.stashed_bytes -= stashed.item_bytes();
+            if matches!(stashed.kind, EventKind::End) {
+                self.leave_unread(call);
+            }
+        }
+    }
+
+    /// Nobody takes the answer that came of the call: tells the server that gave it, if that is still there.
+    pub(crate) fn leave_unread(&mut self, call: CallId) {
+        if !self.bounds.plain && call > self.last_of_former {
+            self.tell(Header::new(FrameKind::Cancel, call.0, 0));
         }
     }
 
@@ -306,7 +321,7 @@ impl Session {
 
     /// Whether what was read has something to say.
     fn has_arrived(&self) -> bool {
-        self.incoming.is_ready(self.bounds.plain, self.bounds.frame_bytes_max)
+        self.broken.is_some() || self.incoming.is_ready(self.bounds.plain, self.bounds.frame_bytes_max)
     }
 
     /// Whether something came of one call, or may have.
@@ -319,14 +334,23 @@ impl Session {
         self.deadlines.next(|call| self.calls.is_current(call))
     }
 
-    /// Fails the calls whose deadline passed; how many. A request that is still here never leaves.
+    /// Fails the calls whose deadline passed; how many. A request that is still here never leaves. Of one that
+    /// may be under way the server is told, whose own time may not be over: so an answer that is here counts,
+    /// and one that comes later does not.
     pub(crate) fn expire(&mut self, now: Instant) -> usize {
         let passed: Vec<CallId> = std::iter::from_fn(|| self.deadlines.passed(now)).collect();
+        if !self.bounds.plain && passed.iter().any(|call| self.calls.is_current(*call)) {
+            self.stash_arrived();
+        }
         let passed: Vec<CallId> = passed.into_iter().filter(|call| self.calls.is_current(*call)).collect();
         for &call in &passed {
             let error = if self.take_back(call) {
                 Error::new(Fault::NotSent, "its deadline passed before")
             } else {
+                if !self.bounds.plain {
+                    self.tell(Header::new(FrameKind::Cancel, call.0, 0));
+                    self.calls.give_up(call);
+                }
                 Error::new(Fault::DeadlineExceeded, "")
             };
             self.failures.push(call, error);
@@ -404,12 +428,11 @@ impl Session {
     /// What arrived whole is kept, every other call fails with what `why` says of one whose request may have
     /// left, or has not.
     pub(crate) fn disconnect(&mut self, unread_bytes: u64, why: impl Fn(bool) -> Error) {
-        while let Some(found) = self.arrive() {
-            self.stash(found);
-        }
+        self.stash_arrived();
         for (call, left) in self.calls.lose(self.outgoing.read_up_to(unread_bytes)) {
             self.failures.push(call, why(left));
         }
+        self.last_of_former = self.calls.last();
         self.outgoing = Outgoing::default();
         self.incoming = Incoming::default();
         self.order.clear();
@@ -423,6 +446,13 @@ impl Session {
         self.stashed_bytes -= stashed.item_bytes();
         self.held = stashed.frame;
         Found { call, kind: stashed.kind, place: Place::Held }
+    }
+
+    /// Keeps what arrived whole.
+    fn stash_arrived(&mut self) {
+        while let Some(found) = self.arrive() {
+            self.stash(found);
+        }
     }
 
     fn stash(&mut self, found: Found) {

@@ -10,7 +10,7 @@ use crate::server::connection::slot::{Client, Entry, Phase};
 use crate::server::handler::ClientId;
 use crate::server::options::ServerOptions;
 use crate::server::statistics::Statistics;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::io::ErrorKind;
 use std::sync::Arc;
 use thalweg_reactor::{Key, Readiness};
@@ -37,6 +37,8 @@ pub(crate) struct Engine {
     pub(crate) grants: Vec<(Place, Grant)>,
     /// Clients behind shared memory that are gone, but may have left requests.
     pub(crate) hung_up: Vec<Key>,
+    /// Calls that were given up, by client and number, of which the handler is to be told.
+    pub(crate) given_up: VecDeque<(ClientId, u64)>,
     /// Clients that left without reading all of their answers, of which the handler is to be told.
     pub(crate) undelivered: Vec<ClientId>,
     /// Connections to be served in this turn.
@@ -76,6 +78,7 @@ impl Engine {
             relieved: Vec::new(),
             grants: Vec::new(),
             hung_up: Vec::new(),
+            given_up: VecDeque::new(),
             undelivered: Vec::new(),
             due: Vec::new(),
             serial: 0,

@@ -34,6 +34,9 @@ pub struct Request<'a> {
     pub frame: &'a [u8],
     /// The client that asked.
     pub client: ClientId,
+    /// The client's number for the call. No other call of the client has it while this one lasts; a client of
+    /// this crate never uses it again.
+    pub call: u64,
     /// The deadline: from then on the answer is not wanted any more.
     pub deadline: Option<Instant>,
     /// Nothing else waits or is in flight, and no other client asked within the last millisecond: to answer
@@ -59,6 +62,17 @@ pub trait Handler {
     /// [`Server::serve`](crate::Server::serve) calls it.
     fn help(&mut self) -> bool {
         false
+    }
+
+    /// A client has given a call up: it cancelled it, or its deadline passed. If the call is in flight,
+    /// [`Reply::is_cancelled`] holds already. If it has ended, its client may not have read the answer: an
+    /// answer and a cancel may pass each other on their way. For handlers whose answers name resources that
+    /// they keep.
+    ///
+    /// It is told before any request that the client sent later. It may be told more than once, and of a call
+    /// that was refused before it reached the handler. A plain connection has no cancels.
+    fn given_up(&mut self, client: ClientId, call: u64) {
+        let _ = (client, call);
     }
 
     /// A client is gone that did not read all of its answers, or left before they were given: for handlers
@@ -92,7 +106,7 @@ pub struct Incoming {
 /// Keeps requests until they are asked for.
 impl Handler for VecDeque<Incoming> {
     fn request(&mut self, request: Request<'_>, reply: Reply) {
-        let Request { frame, client, deadline, alone } = request;
+        let Request { frame, client, deadline, alone, .. } = request;
         self.push_back(Incoming { client, request: frame.to_vec(), reply, deadline, alone });
     }
 }

@@ -122,8 +122,17 @@ impl<H: Handler> ServerTurn<'_, H> {
         }
     }
 
-    /// Works off what acting itself queued: credit, relieved and dirty connections, undelivered answers. Each
-    /// connection is written to once.
+    /// Tells the handler of calls that were given up: before each request, so that no later one of the client
+    /// overtakes what it said.
+    #[inline]
+    pub(crate) fn tell_given_up(&mut self) {
+        while let Some((client, call)) = self.engine.given_up.pop_front() {
+            contain(|| self.handler.given_up(client, call));
+        }
+    }
+
+    /// Works off what acting itself queued: credit, relieved and dirty connections, calls that were given up,
+    /// undelivered answers. Each connection is written to once.
     pub(crate) fn clear_up(&mut self) {
         loop {
             self.engine.grant_all(self.core);
@@ -146,6 +155,8 @@ impl<H: Handler> ServerTurn<'_, H> {
                 };
                 busy.dirty = false;
                 self.put_back(key, busy, Fate::Lives);
+            } else if !self.engine.given_up.is_empty() {
+                self.tell_given_up();
             } else if let Some(client) = self.engine.undelivered.pop() {
                 contain(|| self.handler.undelivered(client));
             } else {

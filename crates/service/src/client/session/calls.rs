@@ -26,8 +26,8 @@ struct Slot {
     credit: u64,
     /// One frame answers it, and no stream.
     unary: bool,
-    /// Its connection ended before it did. That it failed is still to be told; nothing it sends, and nothing
-    /// that is received, concerns it any more.
+    /// Its connection ended before it did, or its deadline passed. That it failed is still to be told; nothing
+    /// it sends, and nothing that is received, concerns it any more.
     is_lost: bool,
 }
 
@@ -129,11 +129,18 @@ impl Calls {
         self.slots.get(index(call)).is_some_and(|slot| slot.number == call.0 && call.0 != VACANT)
     }
 
-    /// Whether the call has not ended, and was made on the connection that there is, or is being made.
+    /// Whether the call has not ended, nor is it lost.
     #[inline]
     pub(crate) fn is_current(&self, call: CallId) -> bool {
         self.slots.get(index(call)).is_some_and(|slot| slot.number == call.0 && !slot.is_lost)
             && call.0 != VACANT
+    }
+
+    /// Whatever comes of the call from now on is not wanted.
+    pub(crate) fn give_up(&mut self, call: CallId) {
+        if let Some(slot) = self.slot(call) {
+            slot.is_lost = true;
+        }
     }
 
     /// Ends the call; `false` when it was not in flight.
@@ -143,6 +150,11 @@ impl Calls {
         self.free.push(index(call) as u32);
         self.len -= 1;
         true
+    }
+
+    /// As great as any call's number so far, and less than that of any later call.
+    pub(crate) const fn last(&self) -> CallId {
+        CallId(self.sequence << SLOT_BITS | (CALLS_MAX - 1) as u64)
     }
 
     pub(crate) const fn len(&self) -> usize {

@@ -31,7 +31,7 @@ impl Session {
             let (call, length) = (CallId(header.id), header.length as usize);
             if header.length > self.bounds.frame_bytes_max {
                 self.incoming.pass_over(HEADER_BYTES + length);
-                if header.kind == FrameKind::Item && self.calls.is_current(call) {
+                if matches!(header.kind, FrameKind::Item | FrameKind::End) && self.calls.is_current(call) {
                     self.tell(Header::new(FrameKind::Cancel, call.0, 0));
                 }
                 if let Some(found) = self.too_long(call, length) {

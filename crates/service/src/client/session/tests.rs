@@ -174,7 +174,9 @@ fn a_request_that_is_still_here_when_nobody_wants_it_never_leaves() {
         let unsent = unsent(&session);
         let has = |name: &[u8]| unsent.windows(name.len()).any(|window| window == name);
         assert_eq!(["late", "cancelled", "forgotten"].map(|name| has(name.as_bytes())), [false; 3]);
-        assert_eq!(unsent.len(), 4 + (head + 4) + (head + 4), "and nothing is said of them");
+        // Of those that have begun to leave the server is told.
+        let cancels = if plain { 0 } else { 2 * HEADER_BYTES };
+        assert_eq!(unsent.len(), 4 + (head + 4) + (head + 4) + cancels, "and nothing is said of them");
         let told: Vec<_> = std::iter::from_fn(|| next(&mut session)).collect();
         let told: BTreeMap<_, _> = told.iter().map(|(call, what)| (*call, &what[..])).collect();
         let expected = [
@@ -460,6 +462,100 @@ fn said(session: &mut Session) -> Vec<(FrameKind, u64)> {
     let said = headers.map(|header| (header.kind, header.id)).collect();
     session.sent(unsent.len());
     said
+}
+
+/// Its server may have answered by then, or may work on for nobody.
+#[test]
+fn a_server_is_told_of_each_call_that_is_given_up_in_front_of_the_next_request() {
+    type Act = dyn Fn(&mut Session, CallId);
+    let ends: [&Act; 3] =
+        [&|session, call| session.cancel(call), &|session, call| session.forget(call), &|session, call| {
+            session.until(call, Instant::now());
+            session.expire(Instant::now());
+        }];
+    for give_up in ends {
+        let mut session = session(false);
+        let call = ask(&mut session, b"");
+        session.sent(session.unsent_bytes());
+        give_up(&mut session, call);
+        let later = ask(&mut session, b"");
+        let expected = [(FrameKind::Cancel, call.number()), (FrameKind::Request, later.number())];
+        assert_eq!(said(&mut session), expected);
+        // Once it was told.
+        session.until(call, Instant::now());
+        session.expire(Instant::now());
+        session.forget(call);
+        session.cancel(call);
+        let repeats = said(&mut session);
+        assert!(repeats.iter().all(|again| *again == expected[0]), "{repeats:?}");
+    }
+}
+
+/// The server was told, and may have taken back what the answer names.
+#[test]
+fn an_answer_that_comes_after_the_deadline_is_none_also_while_the_failure_is_not_taken() {
+    for is_here in [true, false] {
+        let mut session = session(false);
+        let (call, other) = (ask(&mut session, b""), ask(&mut session, b""));
+        session.sent(session.unsent_bytes());
+        session.until(call, Instant::now());
+        if is_here {
+            end(&mut session, call, b"answer");
+        }
+        assert_eq!(session.expire(Instant::now()), usize::from(!is_here));
+        if !is_here {
+            end(&mut session, call, b"answer");
+        }
+        end(&mut session, other, b"other");
+        let (cancels, told) = if is_here {
+            (vec![], vec![(call, "end answer"), (other, "end other")])
+        } else {
+            let cancel = (FrameKind::Cancel, call.number());
+            (vec![cancel], vec![(other, "end other"), (call, "deadline_exceeded")])
+        };
+        assert_eq!(said(&mut session), cancels);
+        let told: Vec<_> = told.into_iter().map(|(call, what)| (call, what.to_owned())).collect();
+        assert_eq!(std::iter::from_fn(|| next(&mut session)).collect::<Vec<_>>(), told);
+        assert_eq!((session.in_flight(), session.is_ready()), (0, false));
+    }
+}
+
+#[test]
+fn a_server_is_told_of_an_answer_that_came_and_is_not_read() {
+    let mut session = session(false);
+    let [forgotten, taken, long] = [0; 3].map(|_| ask(&mut session, b""));
+    session.sent(session.unsent_bytes());
+    end(&mut session, forgotten, b"unread");
+    end(&mut session, taken, b"read");
+    let found = session.take(taken).unwrap();
+    assert_eq!(told(&session, &found), "end read");
+    session.forget(taken);
+    assert_eq!(said(&mut session), []);
+    session.forget(forgotten);
+    assert_eq!(said(&mut session), [(FrameKind::Cancel, forgotten.number())]);
+    end(&mut session, long, &[b'x'; 1_001]);
+    assert_eq!(next(&mut session), Some((long, "frame_too_large".into())));
+    assert_eq!(said(&mut session), [(FrameKind::Cancel, long.number())]);
+    // The server of another connection knows nothing of it.
+    let kept = ask(&mut session, b"");
+    session.sent(session.unsent_bytes());
+    end(&mut session, kept, b"unread");
+    disconnect(&mut session);
+    session.forget(kept);
+    assert_eq!((said(&mut session), session.is_ready()), (vec![], false));
+}
+
+#[test]
+fn nonsense_that_is_found_at_a_deadline_is_not_waited_behind() {
+    let mut session = session(false);
+    session.welcome(1);
+    let (stream, call, other) = (ask(&mut session, b""), ask(&mut session, b""), ask(&mut session, b""));
+    session.sent(session.unsent_bytes());
+    (0..2).for_each(|_| hear(&mut session, Header::new(FrameKind::Item, stream.number(), 0), b""));
+    session.until(call, Instant::now());
+    session.expire(Instant::now());
+    assert!(session.is_ready_for(other), "the connection is beyond understanding");
+    assert_eq!(session.take_broken().unwrap().fault, Fault::BadFrame);
 }
 
 #[test]

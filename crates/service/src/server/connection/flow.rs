@@ -6,6 +6,7 @@ use crate::server::collector::{Collector, ServerCore, client};
 use crate::server::connection::busy::{Busy, NEVER_MS};
 use crate::server::connection::slot::{Client, Entry, Phase};
 use crate::server::engine::Engine;
+use crate::server::handler::ClientId;
 use std::sync::Arc;
 use thalweg_reactor::Key;
 use thalweg_wire::fault::Fault;
@@ -13,8 +14,9 @@ use thalweg_wire::service::error_frame;
 
 impl Engine {
     /// Ends a call for its client, and tells its handler. It counts against the connection's bound until the
-    /// handler ends it too. Does nothing for a call that has ended already.
+    /// handler ends it too. Of a call that has ended already the handler is told, and nothing else is done.
     pub(crate) fn end_early(&mut self, busy: &mut Busy, key: Key, id: u64, fault: Fault, message: &str) {
+        self.given_up.push_back((ClientId::of(key), id));
         let Some(begun) = busy.in_flight.find(id) else { return };
         let place = Place { key, id, serial: begun.serial };
         let call = Arc::clone(&begun.call);

@@ -62,6 +62,7 @@ impl<H: Handler> ServerTurn<'_, H> {
                     return self.engine.pause((key, phase), busy);
                 }
                 NextFrame::Request(head) => {
+                    self.tell_given_up();
                     let last = unread.len() == head.total();
                     self.request((key, phase), busy, head, alone && last);
                 }
@@ -100,8 +101,13 @@ impl<H: Handler> ServerTurn<'_, H> {
         let reply = Reply::new(call.clone(), place);
         let start = busy.output.buffer().len();
         let Busy { input, output, .. } = busy;
-        let request =
-            Request { frame: &input.unread()[head.head..total], client: ClientId::of(key), deadline, alone };
+        let request = Request {
+            frame: &input.unread()[head.head..total],
+            client: ClientId::of(key),
+            call: id,
+            deadline,
+            alone,
+        };
         let full_at = output.length_at(engine.options.unsent_bytes_max);
         let handle = || handler.request(request, reply);
         let ended = inline::handle(&call, framing, output.buffer(), full_at, handle);
