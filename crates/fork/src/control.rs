@@ -1,8 +1,9 @@
 //! The control service: serves a supervisor to the clients of an endpoint.
 //!
-//! *Invariant*: a copy that no client can know of ends. The client that asked for a copy claims it by sending
-//! another call, or by having read its answers when it disconnects. Any other client claims it by naming it,
-//! or by asking for all servers. *Checked by* `tests/forks/`, with processes.
+//! *Invariant*: a copy that no client can know of ends. It does when its client gives up the call that asked
+//! for it, whatever that client has sent since; and when its client disconnects without having read its
+//! answers, unless it has sent another call since. A copy that any client has named, or that was there when
+//! one asked for all servers, stays. *Checked by* `tests/forks/`, with processes.
 
 use crate::generated::server::dispatch_unordered;
 use crate::supervisor::Supervisor;
@@ -28,12 +29,15 @@ pub struct Control(pub(crate) Supervisor);
 
 impl Handler for Control {
     fn request(&mut self, request: Request<'_>, reply: Reply) {
-        let client = request.client.number();
-        self.0.claim(client);
-        dispatch_unordered(&self.0.for_client(client), request.frame, Box::new(reply));
+        let supervisor = self.0.for_call(request.client.number(), request.call);
+        dispatch_unordered(&supervisor, request.frame, Box::new(reply));
+    }
+
+    fn given_up(&mut self, client: ClientId, call: u64) {
+        self.0.end_unclaimed(|asked| (asked.client, asked.call) == (client.number(), call));
     }
 
     fn undelivered(&mut self, client: ClientId) {
-        self.0.end_unclaimed(client.number());
+        self.0.end_unclaimed(|asked| asked.client == client.number() && !asked.has_gone_on);
     }
 }

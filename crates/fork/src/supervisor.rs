@@ -17,7 +17,7 @@ use self::child_guard::ChildGuard;
 use crate::control::Control;
 use crate::keeper::{Job, OrderChannel, keep};
 use crate::listener::{listen, taken};
-use crate::table::{Entry, Table};
+use crate::table::{Asked, Entry, Table};
 use parking_lot::{Condvar, Mutex};
 use std::ffi::OsString;
 use std::io;
@@ -71,8 +71,9 @@ impl Options {
 #[derive(Clone)]
 pub struct Supervisor {
     shared: Arc<Shared>,
-    /// The client of the control endpoint that calls, if one does: see [`Control`].
-    client: Option<u64>,
+    /// The client of the control endpoint that calls, and its number for the call, if one does: see
+    /// [`Control`].
+    call: Option<(u64, u64)>,
 }
 
 struct Shared {
@@ -150,7 +151,7 @@ impl Supervisor {
             bell: EventFd::new()?,
             gone: Condvar::new(),
         };
-        let this = Self { shared: Arc::new(shared), client: None };
+        let this = Self { shared: Arc::new(shared), call: None };
         let slot = this.take_slot().map_err(io::Error::other)?;
         let (mut orders, theirs) =
             OrderChannel::pair(Instant::now() + patience).map_err(at("make a pair of sockets"))?;
@@ -194,21 +195,19 @@ impl Supervisor {
         Control(self.clone())
     }
 
-    /// The same supervisor, for a call of this client of the control endpoint.
-    pub(crate) fn for_client(&self, client: u64) -> Self {
-        Self { shared: Arc::clone(&self.shared), client: Some(client) }
+    /// The same supervisor, for a call of a client of the control endpoint.
+    pub(crate) fn for_call(&self, client: u64, call: u64) -> Self {
+        self.shared.table.lock().hear(client, call);
+        Self { shared: Arc::clone(&self.shared), call: Some((client, call)) }
     }
 
-    /// A client has sent another call, so it has read its answers: its copies are claimed.
-    pub(crate) fn claim(&self, client: u64) {
-        self.shared.table.lock().unclaimed.retain(|_, of| *of != client);
-    }
-
-    /// A client has gone without reading its answers: ends its unclaimed copies.
-    pub(crate) fn end_unclaimed(&self, client: u64) {
-        let is_its = |(_, of): &(&u64, &u64)| **of == client;
-        let copies: Vec<u64> =
-            self.shared.table.lock().unclaimed.iter().filter(is_its).map(|(copy, _)| *copy).collect();
+    /// Ends the unclaimed copies that were asked for so.
+    pub(crate) fn end_unclaimed(&self, is_unknown: impl Fn(&Asked) -> bool) {
+        let copies: Vec<u64> = {
+            let table = self.shared.table.lock();
+            let unclaimed = table.unclaimed.iter().filter(|(_, asked)| is_unknown(asked));
+            unclaimed.map(|(copy, _)| *copy).collect()
+        };
         copies.into_iter().for_each(|copy| self.end_copy(copy));
     }
 
@@ -334,7 +333,8 @@ impl Supervisor {
         let entry =
             Entry { process, address, parent, is_emancipated, may_be_emancipated, jobs, is_to_end, waiting };
         table.servers.insert(number, entry);
-        table.unclaimed.extend(self.client.map(|client| (number, client)));
+        let asked = self.call.map(|(client, call)| Asked { client, call, has_gone_on: false });
+        table.unclaimed.extend(asked.map(|asked| (number, asked)));
         Ok(number)
     }
 

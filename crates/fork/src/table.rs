@@ -18,8 +18,8 @@ pub(crate) struct Table {
     pub(crate) coming: usize,
     /// No server is added any more.
     pub(crate) is_ending: bool,
-    /// Copies that no client may know of yet, each with the client that asked for it.
-    pub(crate) unclaimed: BTreeMap<u64, u64>,
+    /// Copies that nobody has named yet, each with the call that it answers.
+    pub(crate) unclaimed: BTreeMap<u64, Asked>,
     /// Processes that ended while a server was on its way, and are not in the table: the server may be one of
     /// them.
     pub(crate) unknown: HashSet<u32>,
@@ -27,6 +27,16 @@ pub(crate) struct Table {
     pub(crate) copies: BTreeSet<u32>,
     /// How the last server that ended did, if it had no order to end and crashed.
     pub(crate) lost: Option<String>,
+}
+
+/// The call that asked for a copy.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    pub(crate) client: u64,
+    /// The client's number for it.
+    pub(crate) call: u64,
+    /// The client has sent another call since, so it has read the answer, or gives this call up behind it.
+    pub(crate) has_gone_on: bool,
 }
 
 pub(crate) struct Entry {
@@ -47,6 +57,14 @@ impl Table {
     /// Whether a process is a server.
     pub(crate) fn knows(&self, process: u32) -> bool {
         self.servers.values().any(|entry| entry.process == process)
+    }
+
+    /// A client sends a call. It has read the answer of an earlier one with the same number.
+    pub(crate) fn hear(&mut self, client: u64, call: u64) {
+        self.unclaimed.retain(|_, asked| (asked.client, asked.call) != (client, call));
+        for asked in self.unclaimed.values_mut().filter(|asked| asked.client == client) {
+            asked.has_gone_on = true;
+        }
     }
 
     /// A server on its way was added, or given up.

@@ -186,7 +186,8 @@ impl Supervisor {
         }
         let copy = self.add(slot, child, process, address, Some(number)).map_err(|error| failed(&error))?;
         if responder.is_cancelled() {
-            // The client went before the table had the copy, so nothing has ended the copy yet.
+            // Perhaps before the table had the copy, so nothing has ended it yet. A client that gives up from
+            // here on finds it there.
             self.end_copy(copy);
             return Err(failed(&NO_CLIENT));
         }

@@ -205,7 +205,10 @@ pub(crate) fn add(address: &str, number: u64) -> (u64, u32) {
     (numbers[0], u32::try_from(numbers[1]).unwrap())
 }
 
-pub(crate) fn fork(forks: &mut Forks, server: &str) -> (String, String, u32) {
+pub(crate) fn fork<C: Call>(forks: &mut ForksClient<C>, server: &str) -> (String, String, u32)
+where
+    C::Error: std::fmt::Debug,
+{
     let forked = forks.fork(&ForksFork { server: server.into(), address: None }).unwrap();
     (forked.server.into_owned(), forked.address.into_owned(), forked.process)
 }

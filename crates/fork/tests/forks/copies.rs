@@ -1,6 +1,7 @@
 //! Forks: copies that go their own way, take nothing of their parent with them, and are not left behind.
 
 use crate::control::*;
+use crate::hand::Hand;
 use std::cell::Cell;
 use std::io::Read;
 use std::net::TcpStream;
@@ -247,16 +248,60 @@ pub(crate) fn a_copy_that_nobody_waits_for_is_none() {
         session.snapshot().unwrap_err();
         mood.set(Mood::Well);
     });
-    // Made after the one before, which came then.
+    // Made after the one before, which may have come then: that ends, which takes a moment.
     session.snapshot().unwrap();
-    assert_eq!(control.servers().len(), 2);
     until("two processes", || children() == 2);
+    assert_eq!(control.servers().len(), 2);
     session.rollback().unwrap();
     // One that came while somebody waited is the supervisor's, and nothing that the session would end.
     mood.set(Mood::Deaf);
     session.snapshot().unwrap_err();
     mood.set(Mood::Well);
     assert_eq!((session.server(), add(&first, 1).0, control.servers().len()), ("1", 1, 2));
+    control.end();
+}
+
+/// Its answer was written, and even another call sent since: the answer and the cancel passed each other.
+pub(crate) fn a_copy_that_is_given_up_behind_its_answer_ends() {
+    let control = Control::start();
+    for has_gone_on in [false, true] {
+        let hand = Hand::over(&control);
+        let (server, ..) = fork(&mut hand.forks(), "1");
+        let call = hand.last();
+        if has_gone_on {
+            let asked = ForksRebind { server: "9".into(), address: "127.0.0.1:0".into() };
+            hand.forks().rebind(&asked).unwrap_err();
+        }
+        hand.cancel(call);
+        // Nobody asks for all servers: that would be somebody who knows of it.
+        until("gone", || control.supervisor.address(&server).is_none());
+    }
+    until("one process", || children() == 1);
+    control.end();
+}
+
+/// Somebody named it, or has read of it: the number is another call's by now.
+pub(crate) fn a_copy_that_is_known_is_not_given_up() {
+    let control = Control::start();
+    let hand = Hand::over(&control);
+    let moves =
+        |server: &str| ForksRebind { server: server.to_owned().into(), address: "127.0.0.1:0".into() };
+    let (named, ..) = fork(&mut hand.forks(), "1");
+    let call = hand.last();
+    hand.forks().rebind(&moves(&named)).unwrap();
+    hand.cancel(call);
+    let (listed, ..) = fork(&mut hand.forks(), "1");
+    let call = hand.last();
+    control.servers();
+    hand.cancel(call);
+    let (read, ..) = fork(&mut hand.forks(), "1");
+    let call = hand.last();
+    hand.again(call).rebind(&moves("9")).unwrap_err();
+    hand.cancel(call);
+    for server in [named, listed, read] {
+        // This order would come behind one to end.
+        hand.forks().rebind(&moves(&server)).unwrap();
+    }
     control.end();
 }
 

@@ -6,6 +6,7 @@
 mod control;
 mod copies;
 mod ends;
+mod hand;
 mod orders;
 mod programs;
 mod sessions;
@@ -35,6 +36,8 @@ tests! {
         a_server_that_comes_while_all_are_ended_is_none
         a_copy_that_hangs_on_its_way_is_ended_with_the_servers
         a_copy_that_nobody_waits_for_is_none
+        a_copy_that_is_given_up_behind_its_answer_ends
+        a_copy_that_is_known_is_not_given_up
         a_copy_that_nobody_heard_of_ends
         a_copy_that_comes_late_is_none
         who_speaks_for_a_copy_is_none;
