@@ -228,7 +228,8 @@ impl Session {
         }
     }
 
-    /// As [`Session::cancel`], and nothing more is ever heard of the call: not the answer either that is here.
+    /// As [`Session::cancel`], and nothing more is ever heard of the call: not the answer either that is
+    /// here.
     pub(crate) fn forget(&mut self, call: CallId) {
         if self.calls.is_current(call) && !self.take_back(call) && !self.bounds.plain {
             self.tell(Header::new(FrameKind::Cancel, call.0, 0));
@@ -334,9 +335,9 @@ impl Session {
         self.deadlines.next(|call| self.calls.is_current(call))
     }
 
-    /// Fails the calls whose deadline passed; how many. A request that is still here never leaves. Of one that
-    /// may be under way the server is told, whose own time may not be over: so an answer that is here counts,
-    /// and one that comes later does not.
+    /// Fails the calls whose deadline passed; how many. A request that is still here never leaves. Of one
+    /// that may be under way the server is told, whose own time may not be over: so an answer that is here
+    /// counts, and one that comes later does not.
     pub(crate) fn expire(&mut self, now: Instant) -> usize {
         let passed: Vec<CallId> = std::iter::from_fn(|| self.deadlines.passed(now)).collect();
         if !self.bounds.plain && passed.iter().any(|call| self.calls.is_current(*call)) {

@@ -26,8 +26,8 @@ struct Slot {
     credit: u64,
     /// One frame answers it, and no stream.
     unary: bool,
-    /// Its connection ended before it did, or its deadline passed. That it failed is still to be told; nothing
-    /// it sends, and nothing that is received, concerns it any more.
+    /// Its connection ended before it did, or its deadline passed. That it failed is still to be told;
+    /// nothing it sends, and nothing that is received, concerns it any more.
     is_lost: bool,
 }
 
