@@ -57,6 +57,20 @@ fn no_number(bytes: &[u8], first: usize, end: usize) -> SyntaxError {
     wrong(end, if lacks_digit { "no digit where a number needs one" } else { "no number" })
 }
 
+/// An integer of at most 64 bits that is written without a sign, and where it ends; `None` for whatever else
+/// is there.
+#[inline(always)]
+pub(super) fn unsigned(bytes: &[u8], at: usize) -> Option<(u64, usize)> {
+    let (mut integer, mut end) = (0_u64, at);
+    while let Some(digit @ b'0'..=b'9') = bytes.get(end) {
+        integer = integer.checked_mul(10)?.checked_add(u64::from(digit - b'0'))?;
+        end += 1;
+    }
+    let is_number = end == at + 1 || end > at && bytes[at] != b'0';
+    let goes_on = matches!(bytes.get(end), Some(b'.' | b'e' | b'E'));
+    (is_number && !goes_on).then_some((integer, end))
+}
+
 #[inline(always)]
 fn digits(bytes: &[u8], mut at: usize) -> usize {
     while let Some(b'0'..=b'9') = bytes.get(at) {
@@ -107,6 +121,16 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn an_unsigned_integer_is_a_number_that_fits(text in "-?[0-9]{0,21}[.e,]?[0-9]?", any in any::<u64>()) {
+            for text in [text, any.to_string(), format!("{any}0")] {
+                let bytes = text.as_bytes();
+                let end = number(bytes, 0).ok().filter(|_| !text.starts_with('-'));
+                let plainly = end.and_then(|end| Some((text[..end].parse().ok()?, end)));
+                prop_assert_eq!(unsigned(bytes, 0), plainly, "{}", text);
+            }
+        }
+
         #[test]
         fn ordinary_bytes_are_counted_to_the_first_that_is_not(bytes in proptest::collection::vec(any::<u8>(), 0..40)) {
             let plainly = bytes.iter().take_while(|byte| **byte >= 0x20 && **byte != b'"' && **byte != b'\\').count();

@@ -1,22 +1,38 @@
 //! JSON that is passed over: each byte looked at once, nothing kept but which brackets are open. As strict as
-//! RFC 8259 writes it and no stricter: nesting has no bound but the text's length, and an escape may be half
-//! of a surrogate pair.
+//! RFC 8259 writes it, and as much stricter as its caller has it ([`Rules`]): with [`Open`] nesting has no
+//! bound but the text's length, and an escape may be half of a surrogate pair.
 //!
 //! Made for bodies of millions of small values, which pass on a thread that others wait for.
 
 use super::lexeme::{Pass, blanks, number, ordinary, word, wrong};
 use super::text::SyntaxError;
 
+/// Which brackets are open, and what is not passed although it is JSON.
+pub(super) trait Rules {
+    /// Whether one more bracket may be open.
+    fn has_room(&self) -> bool;
+    /// A bracket that is not empty begins: an object's, or an array's.
+    fn push(&mut self, is_object: bool);
+    /// The innermost ends.
+    fn pop(&mut self);
+    /// Whether the innermost is an object's; `None` where nothing is open.
+    fn innermost(&self) -> Option<bool>;
+    /// Whether a number that stands there may.
+    fn takes_number(&self, start: usize, end: usize) -> bool;
+    /// Bytes of the escape at a backslash.
+    fn escape(bytes: &[u8], at: usize) -> Pass;
+}
+
 /// Behind the value that begins at a byte.
 ///
 /// Where it stands is handed from step to step and kept nowhere else: it is what every step waits for.
 #[inline(always)]
-pub(super) fn value(bytes: &[u8], at: usize, open: &mut Open) -> Pass {
+pub(super) fn value<R: Rules>(bytes: &[u8], at: usize, rules: &mut R) -> Pass {
     match bytes.get(at) {
-        Some(b'[') if bytes.get(at + 1) == Some(&b']') => Ok(at + 2),
-        Some(b'{') if bytes.get(at + 1) == Some(&b'}') => Ok(at + 2),
-        Some(b'[' | b'{') => nested(bytes, at, open),
-        _ => scalar(bytes, at),
+        Some(b'[') if rules.has_room() && bytes.get(at + 1) == Some(&b']') => Ok(at + 2),
+        Some(b'{') if rules.has_room() && bytes.get(at + 1) == Some(&b'}') => Ok(at + 2),
+        Some(b'[' | b'{') => nested(bytes, at, rules),
+        _ => scalar(bytes, at, rules),
     }
 }
 
@@ -26,32 +42,35 @@ pub(super) fn finish(bytes: &[u8], at: usize) -> Result<(), SyntaxError> {
 }
 
 /// Behind an array or an object.
-fn nested(bytes: &[u8], mut at: usize, open: &mut Open) -> Pass {
+fn nested<R: Rules>(bytes: &[u8], mut at: usize, rules: &mut R) -> Pass {
     loop {
         let first = bytes.get(at);
         if let Some(b'[' | b'{') = first {
             let is_object = first == Some(&b'{');
+            if !rules.has_room() {
+                return Err(wrong(at, "nested too deep"));
+            }
             at = blanks(bytes, at + 1);
             if bytes.get(at) != Some(if is_object { &b'}' } else { &b']' }) {
-                open.push(is_object);
+                rules.push(is_object);
                 if is_object {
-                    at = name(bytes, at)?;
+                    at = name::<R>(bytes, at)?;
                 }
                 continue;
             }
             at += 1;
         } else {
-            at = scalar(bytes, at)?;
+            at = scalar(bytes, at, rules)?;
         }
         // Out of everything that ends here, to the next value.
         loop {
-            let Some(is_object) = open.innermost() else { return Ok(at) };
+            let Some(is_object) = rules.innermost() else { return Ok(at) };
             at = blanks(bytes, at);
             match bytes.get(at) {
                 Some(b',') => {
                     at = blanks(bytes, at + 1);
                     if is_object {
-                        at = name(bytes, at)?;
+                        at = name::<R>(bytes, at)?;
                     }
                     break;
                 }
@@ -61,18 +80,18 @@ fn nested(bytes: &[u8], mut at: usize, open: &mut Open) -> Pass {
                 _ => return Err(wrong(at, "neither a comma nor the end of the array")),
             }
             at += 1;
-            open.pop();
+            rules.pop();
         }
     }
 }
 
 /// Behind a member's name, its colon and the blanks there.
 #[inline(always)]
-fn name(bytes: &[u8], at: usize) -> Pass {
+fn name<R: Rules>(bytes: &[u8], at: usize) -> Pass {
     if bytes.get(at) != Some(&b'"') {
         return Err(wrong(at, "no name where an object needs one"));
     }
-    let at = blanks(bytes, string(bytes, at)?);
+    let at = blanks(bytes, string(bytes, at + 1, R::escape)?);
     if bytes.get(at) != Some(&b':') {
         return Err(wrong(at, "no colon behind a name"));
     }
@@ -80,20 +99,24 @@ fn name(bytes: &[u8], at: usize) -> Pass {
 }
 
 #[inline(always)]
-fn scalar(bytes: &[u8], at: usize) -> Pass {
+fn scalar<R: Rules>(bytes: &[u8], at: usize, rules: &R) -> Pass {
     match bytes.get(at) {
-        Some(b'-' | b'0'..=b'9') => number(bytes, at),
-        Some(b'"') => string(bytes, at),
+        Some(b'-' | b'0'..=b'9') => match number(bytes, at)? {
+            end if rules.takes_number(at, end) => Ok(end),
+            end => Err(wrong(end, "a number beyond what is taken")),
+        },
+        Some(b'"') => string(bytes, at + 1, R::escape),
         Some(b't') => word(bytes, at, b"true"),
         Some(b'f') => word(bytes, at, b"false"),
         Some(b'n') => word(bytes, at, b"null"),
-        _ => Err(wrong(at, "no value")),
+        Some(_) => Err(wrong(at, "no value")),
+        None => Err(wrong(at, "the text ends where a value should begin")),
     }
 }
 
+/// Behind the quote that ends a string, from any place in it that is within no escape.
 #[inline(always)]
-fn string(bytes: &[u8], at: usize) -> Pass {
-    let mut at = at + 1;
+pub(super) fn string(bytes: &[u8], mut at: usize, escape: impl Fn(&[u8], usize) -> Pass) -> Pass {
     loop {
         at += ordinary(&bytes[at..]);
         match bytes.get(at) {
@@ -105,7 +128,7 @@ fn string(bytes: &[u8], at: usize) -> Pass {
     }
 }
 
-/// Bytes of the escape at a backslash.
+/// Bytes of the escape at a backslash, whether or not it is half of a surrogate pair.
 fn escape(bytes: &[u8], at: usize) -> Pass {
     match &bytes[at + 1..] {
         [b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't', ..] => Ok(2),
@@ -124,7 +147,12 @@ pub(super) struct Open {
     outer: Vec<u64>,
 }
 
-impl Open {
+impl Rules for Open {
+    #[inline]
+    fn has_room(&self) -> bool {
+        true
+    }
+
     #[inline]
     fn push(&mut self, is_object: bool) {
         if self.depth > 0 && self.depth.is_multiple_of(64) {
@@ -143,10 +171,19 @@ impl Open {
         }
     }
 
-    /// Whether the innermost is an object's; `None` where nothing is open.
     #[inline]
     fn innermost(&self) -> Option<bool> {
         (self.depth > 0).then_some(self.bits & 1 == 1)
+    }
+
+    #[inline]
+    fn takes_number(&self, _start: usize, _end: usize) -> bool {
+        true
+    }
+
+    #[inline]
+    fn escape(bytes: &[u8], at: usize) -> Pass {
+        escape(bytes, at)
     }
 }
 

@@ -1,7 +1,8 @@
 //! JSON text, walked: no tree, no recursion, no allocation. Strict as RFC 8259 writes it, and where it leaves
 //! a choice: no byte order mark, no half of a surrogate pair, bounded nesting.
 
-use super::lexeme::{self, ordinary};
+use super::lexeme::{self, Pass, ordinary};
+use super::skim::{self, Rules};
 use std::borrow::Cow;
 use std::fmt;
 
@@ -148,6 +149,17 @@ impl<'a> Text<'a> {
         }
     }
 
+    /// Passes what is written so to the byte, if that is next, without a blank in front; whether it was. For
+    /// what nearly everybody writes alike: a string with its quotes, a name with its colon.
+    #[inline(always)]
+    pub fn passes(&mut self, written: &'static str) -> bool {
+        let is_next = self.text.as_bytes()[self.at..].starts_with(written.as_bytes());
+        if is_next {
+            self.at += written.len();
+        }
+        is_next
+    }
+
     /// Passes `null`, if that comes next.
     ///
     /// # Errors
@@ -180,6 +192,16 @@ impl<'a> Text<'a> {
         Ok(&self.text[start..self.at])
     }
 
+    /// An integer of at most 64 bits, if one comes next that is written without a sign; else nothing is
+    /// passed.
+    #[inline]
+    pub fn unsigned(&mut self) -> Option<u64> {
+        self.blanks();
+        let (integer, end) = lexeme::unsigned(self.text.as_bytes(), self.at)?;
+        self.at = end;
+        Some(integer)
+    }
+
     /// A string.
     ///
     /// # Errors
@@ -189,24 +211,12 @@ impl<'a> Text<'a> {
         if self.peek() != Some(b'"') {
             return Err(self.wrong("no string"));
         }
-        self.at += 1;
-        let start = self.at;
-        let mut plain = true;
-        loop {
-            self.at += ordinary(&self.text.as_bytes()[self.at..]);
-            match self.byte() {
-                Some(b'"') => break,
-                Some(b'\\') => {
-                    plain = false;
-                    self.escape()?;
-                }
-                Some(_) => return Err(self.wrong("a control character in a string")),
-                None => return Err(self.wrong("the text ends inside a string")),
-            }
-        }
-        let raw = &self.text[start..self.at];
-        self.at += 1;
-        Ok(Quoted { raw, plain })
+        let bytes = self.text.as_bytes();
+        let start = self.at + 1;
+        let first = start + ordinary(&bytes[start..]);
+        let plain = bytes.get(first) == Some(&b'"');
+        self.at = if plain { first + 1 } else { skim::string(bytes, first, escape)? };
+        Ok(Quoted { raw: &self.text[start..self.at - 1], plain })
     }
 
     /// Enters an object; whether it has a member, whose [`Text::key`] comes next.
@@ -262,7 +272,7 @@ impl<'a> Text<'a> {
     /// # Errors
     /// It is no JSON, or nested too deep.
     pub fn value(&mut self) -> Read<&'a str> {
-        self.value_within(DEPTH_MAX, |_| true)
+        self.pass(DEPTH_MAX, |_, _| true)
     }
 
     /// The same, nested no deeper than `depth_max`, which is [`DEPTH_MAX`] at most, and with no number but
@@ -271,52 +281,18 @@ impl<'a> Text<'a> {
     /// # Errors
     /// It is no JSON, or not within that.
     pub fn value_within(&mut self, depth_max: u32, is_number: impl Fn(&str) -> bool) -> Read<&'a str> {
-        self.blanks();
-        let start = self.at;
-        // The innermost of what is open is the lowest bit: 1 for an object.
-        let (mut depth, mut objects) = (0, 0_u64);
-        loop {
-            let kind = self.kind()?;
-            let opened = match kind {
-                Kind::Object | Kind::Array if depth >= depth_max.min(DEPTH_MAX) => {
-                    return Err(self.wrong("nested too deep"));
-                }
-                Kind::Object => self.begin_object()?,
-                Kind::Array => self.begin_array()?,
-                Kind::Number => {
-                    if !is_number(self.number()?) {
-                        return Err(self.wrong("a number beyond what is taken"));
-                    }
-                    false
-                }
-                _ => self.scalar(kind)?,
-            };
-            if opened {
-                depth += 1;
-                objects = objects << 1 | u64::from(kind == Kind::Object);
-            } else {
-                while depth > 0 && !(if objects & 1 == 1 { self.next_member() } else { self.next_element() })?
-                {
-                    depth -= 1;
-                    objects >>= 1;
-                }
-                if depth == 0 {
-                    return Ok(&self.text[start..self.at]);
-                }
-            }
-            if objects & 1 == 1 {
-                self.key()?;
-            }
-        }
+        let text = self.text;
+        self.pass(depth_max.min(DEPTH_MAX), |start, end| is_number(&text[start..end]))
     }
 
-    fn scalar(&mut self, kind: Kind) -> Read<bool> {
-        match kind {
-            Kind::String => drop(self.string()?),
-            Kind::Bool => drop(self.boolean()?),
-            _ => self.word("null")?,
-        }
-        Ok(false)
+    /// Passes one value within such bounds; of numbers by where they stand.
+    #[inline]
+    fn pass(&mut self, depth_max: u32, takes: impl Fn(usize, usize) -> bool) -> Read<&'a str> {
+        self.blanks();
+        let start = self.at;
+        let mut within = Within { depth: 0, depth_max, objects: 0, takes };
+        self.at = skim::value(self.text.as_bytes(), start, &mut within)?;
+        Ok(&self.text[start..self.at])
     }
 
     #[inline]
@@ -352,27 +328,6 @@ impl<'a> Text<'a> {
         Ok(())
     }
 
-    /// Passes one escape: a backslash and what belongs to it.
-    fn escape(&mut self) -> Read<()> {
-        let length = match self.text.as_bytes().get(self.at + 1) {
-            Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => 2,
-            Some(b'u') => match self.unit(self.at) {
-                Some(0xd800..=0xdbff) if matches!(self.unit(self.at + 6), Some(0xdc00..=0xdfff)) => 12,
-                Some(0xd800..=0xdfff) => return Err(self.wrong("half of a surrogate pair")),
-                Some(_) => 6,
-                None => return Err(self.wrong("an escape that JSON does not have")),
-            },
-            _ => return Err(self.wrong("an escape that JSON does not have")),
-        };
-        self.at += length;
-        Ok(())
-    }
-
-    /// The UTF-16 unit that `\uXXXX` at a place stands for.
-    fn unit(&self, at: usize) -> Option<u16> {
-        unit(self.text.as_bytes().get(at..)?)
-    }
-
     #[inline]
     fn byte(&self) -> Option<u8> {
         self.text.as_bytes().get(self.at).copied()
@@ -396,6 +351,65 @@ impl<'a> Text<'a> {
     }
 }
 
+/// What is open of a value that is nested within a bound, and which numbers it may have.
+struct Within<F> {
+    depth: u32,
+    depth_max: u32,
+    /// The innermost of what is open is the lowest bit: 1 for an object.
+    objects: u64,
+    takes: F,
+}
+
+impl<F: Fn(usize, usize) -> bool> Rules for Within<F> {
+    #[inline]
+    fn has_room(&self) -> bool {
+        self.depth < self.depth_max
+    }
+
+    #[inline]
+    fn push(&mut self, is_object: bool) {
+        self.depth += 1;
+        self.objects = self.objects << 1 | u64::from(is_object);
+    }
+
+    #[inline]
+    fn pop(&mut self) {
+        self.depth -= 1;
+        self.objects >>= 1;
+    }
+
+    #[inline]
+    fn innermost(&self) -> Option<bool> {
+        (self.depth > 0).then_some(self.objects & 1 == 1)
+    }
+
+    #[inline]
+    fn takes_number(&self, start: usize, end: usize) -> bool {
+        (self.takes)(start, end)
+    }
+
+    #[inline]
+    fn escape(bytes: &[u8], at: usize) -> Pass {
+        escape(bytes, at)
+    }
+}
+
+/// Bytes of the escape at a backslash: two of them, if they are a surrogate pair.
+fn escape(bytes: &[u8], at: usize) -> Pass {
+    let unit_at = |at: usize| unit(bytes.get(at..)?);
+    match bytes.get(at + 1) {
+        Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => Ok(2),
+        Some(b'u') => match unit_at(at) {
+            Some(0xd800..=0xdbff) if matches!(unit_at(at + 6), Some(0xdc00..=0xdfff)) => Ok(12),
+            Some(0xd800..=0xdfff) => Err(lexeme::wrong(at, "half of a surrogate pair")),
+            Some(_) => Ok(6),
+            None => Err(lexeme::wrong(at, "an escape that JSON does not have")),
+        },
+        _ => Err(lexeme::wrong(at, "an escape that JSON does not have")),
+    }
+}
+
+/// The UTF-16 unit that `\uXXXX` at the beginning stands for.
 fn unit(bytes: &[u8]) -> Option<u16> {
     let digits = bytes.strip_prefix(b"\\u")?.get(..4)?;
     digits.iter().try_fold(0, |unit, digit| Some(unit << 4 | char::from(*digit).to_digit(16)? as u16))

@@ -77,6 +77,9 @@ pub fn answers<'a>(body: &'a str, mut each: impl FnMut(Answer<'a>)) -> Result<bo
     Ok(true)
 }
 
+/// The version, as it is written.
+const VERSION: &str = r#""2.0""#;
+
 fn wrong<T>(what: &'static str) -> Result<T, AnswerError> {
     Err(AnswerError { what })
 }
@@ -89,27 +92,60 @@ fn answer<'a>(text: &mut Text<'a>) -> Result<Answer<'a>, AnswerError> {
     let (mut version, mut id, mut outcome) = (None, None, None);
     let mut more = text.begin_object()?;
     while more {
-        match text.key()?.raw() {
-            "jsonrpc" => fill(&mut version, text.value()?)?,
-            "id" => {
+        match name(text)? {
+            Name::Version => {
+                let is_ours = text.passes(VERSION) || text.value()? == VERSION;
+                fill(&mut version, is_ours)?;
+            }
+            Name::Id => {
                 let kind = text.kind()?;
                 fill(&mut id, text.value()?)?;
                 if !matches!(kind, Kind::String | Kind::Number | Kind::Null) {
                     return wrong("an id that can be none");
                 }
             }
-            "result" => fill(&mut outcome, Outcome::Result(text.value()?))?,
-            "error" => fill(&mut outcome, error(text)?)?,
-            _ => drop(text.value()?),
+            Name::Result => fill(&mut outcome, Outcome::Result(text.value()?))?,
+            Name::Error => fill(&mut outcome, error(text)?)?,
+            Name::Other => drop(text.value()?),
         }
         more = text.next_member()?;
     }
     match (version, id, outcome) {
-        (Some("\"2.0\""), Some(id), Some(outcome)) => Ok(Answer { id, outcome }),
-        (Some("\"2.0\""), None, _) => wrong("no id"),
-        (Some("\"2.0\""), _, None) => wrong("neither result nor error"),
+        (Some(true), Some(id), Some(outcome)) => Ok(Answer { id, outcome }),
+        (Some(true), None, _) => wrong("no id"),
+        (Some(true), _, None) => wrong("neither result nor error"),
         _ => wrong("no version 2.0"),
     }
+}
+
+/// The name of a member.
+enum Name {
+    Version,
+    Id,
+    Result,
+    Error,
+    Other,
+}
+
+/// The next member's name, and the colon.
+#[inline]
+fn name(text: &mut Text<'_>) -> Result<Name, SyntaxError> {
+    if text.passes(r#""jsonrpc":"#) {
+        return Ok(Name::Version);
+    }
+    if text.passes(r#""result":"#) {
+        return Ok(Name::Result);
+    }
+    if text.passes(r#""id":"#) {
+        return Ok(Name::Id);
+    }
+    Ok(match text.key()?.raw() {
+        "jsonrpc" => Name::Version,
+        "result" => Name::Result,
+        "id" => Name::Id,
+        "error" => Name::Error,
+        _ => Name::Other,
+    })
 }
 
 fn error<'a>(text: &mut Text<'a>) -> Result<Outcome<'a>, AnswerError> {
@@ -166,6 +202,10 @@ mod tests {
         assert_eq!(seen.len(), 2);
         assert_eq!(seen[0].outcome, Outcome::Error { code: -1, message: "A".into(), data: Some("[1]") });
         assert_eq!((seen[1].id, &seen[1].outcome), ("2", &Outcome::Result("null")));
+        // With blanks where they may be, it is the same.
+        let (blanks, mut again) = (body.replace(':', " : ").replace(',', " , "), Vec::new());
+        assert_eq!(answers(&blanks, |answer| again.push(answer)), Ok(true));
+        assert_eq!((again.len(), &again[1]), (2, &seen[1]));
     }
 
     proptest! {

@@ -180,20 +180,55 @@ fn item<'a>(text: &mut Text<'a>) -> Result<Item<'a>, SyntaxError> {
     let mut members = Members::default();
     let mut more = text.begin_object()?;
     while more {
-        let key = text.key()?;
-        match key.text().as_ref() {
-            "jsonrpc" => once(&mut members.version, "jsonrpc", &mut members.wrong, version(text)?),
-            "id" => once(&mut members.id, "id", &mut members.wrong, id(text)?),
-            "method" => once(&mut members.method, "method", &mut members.wrong, method(text)?),
-            "params" => once(&mut members.params, "params", &mut members.wrong, params(text)?),
-            _ => {
+        match name(text)? {
+            Name::Version => once(&mut members.version, "jsonrpc", &mut members.wrong, version(text)?),
+            Name::Id => once(&mut members.id, "id", &mut members.wrong, id(text)?),
+            Name::Method => once(&mut members.method, "method", &mut members.wrong, method(text)?),
+            Name::Params => once(&mut members.params, "params", &mut members.wrong, params(text)?),
+            Name::Other(raw) => {
                 text.value()?;
-                members.wrong = Some((key.raw(), "a member that no request has"));
+                members.wrong = Some((raw, "a member that no request has"));
             }
         }
         more = text.next_member()?;
     }
     Ok(members.judge())
+}
+
+/// The name of a member.
+enum Name<'a> {
+    Version,
+    Id,
+    Method,
+    Params,
+    /// As it is written.
+    Other(&'a str),
+}
+
+/// The next member's name, and the colon.
+#[inline]
+fn name<'a>(text: &mut Text<'a>) -> Result<Name<'a>, SyntaxError> {
+    if text.passes(r#""jsonrpc":"#) {
+        return Ok(Name::Version);
+    }
+    if text.passes(r#""method":"#) {
+        return Ok(Name::Method);
+    }
+    if text.passes(r#""params":"#) {
+        return Ok(Name::Params);
+    }
+    if text.passes(r#""id":"#) {
+        return Ok(Name::Id);
+    }
+    // Blanks and escapes may stand in any.
+    let key = text.key()?;
+    Ok(match key.text().as_ref() {
+        "jsonrpc" => Name::Version,
+        "method" => Name::Method,
+        "params" => Name::Params,
+        "id" => Name::Id,
+        _ => Name::Other(key.raw()),
+    })
 }
 
 /// Notes a member, which may be there once.
@@ -211,10 +246,11 @@ fn once<T>(
 }
 
 fn version(text: &mut Text<'_>) -> Result<Result<(), &'static str>, SyntaxError> {
-    let is_ours = match text.kind()? {
-        Kind::String => text.string()?.text() == "2.0",
-        _ => text.value().map(|_| false)?,
-    };
+    let is_ours = text.passes(r#""2.0""#)
+        || match text.kind()? {
+            Kind::String => text.string()?.text() == "2.0",
+            _ => text.value().map(|_| false)?,
+        };
     Ok(if is_ours { Ok(()) } else { Err("it has to be \"2.0\"") })
 }
 
@@ -302,7 +338,9 @@ mod tests {
             let Item::Call(call) = one(&body) else { panic!("{body}") };
             assert_eq!(call.id, Some(Id(id)));
         }
-        let Item::Call(notification) = one(r#"{"jsonrpc":"\u0032.0","method":"\u006d"}"#) else { panic!() };
+        let Item::Call(notification) = one(r#"{"jsonrpc":"\u0032.0","\u006dethod" :"\u006d"}"#) else {
+            panic!()
+        };
         assert_eq!((notification.id, notification.method.as_ref()), (None, "m"));
     }
 
