@@ -183,24 +183,29 @@ impl Field {
 /// Which fields were seen, a bit each.
 #[derive(Debug)]
 pub(crate) struct Seen {
-    words: smallvec::SmallVec<[u64; 2]>,
+    first: u64,
+    /// Of those behind the first 64.
+    more: Vec<u64>,
 }
 
 impl Seen {
     pub(crate) fn none_of(fields: &Struct) -> Self {
-        Self { words: smallvec::smallvec![0; fields.fields.len().div_ceil(64)] }
+        Self { first: 0, more: vec![0; fields.fields.len().saturating_sub(64).div_ceil(64)] }
     }
 
     /// Notes a field; `false` if it was seen before.
     #[inline]
     pub(crate) fn note(&mut self, field: usize) -> bool {
-        let (word, bit) = (&mut self.words[field / 64], 1 << (field % 64));
+        let word = if field < 64 { &mut self.first } else { &mut self.more[field / 64 - 1] };
+        let bit = 1 << (field % 64);
         let new = *word & bit == 0;
         *word |= bit;
         new
     }
 
+    #[inline]
     pub(crate) fn has(&self, field: usize) -> bool {
-        self.words[field / 64] & (1 << (field % 64)) != 0
+        let word = if field < 64 { self.first } else { self.more[field / 64 - 1] };
+        word & (1 << (field % 64)) != 0
     }
 }

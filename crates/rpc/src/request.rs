@@ -58,7 +58,7 @@ pub(crate) fn encode(plan: &Plan, method: &Method, params: Params<'_>, out: &mut
         Params::Positions(text) => whole(text, |text| positions(plan, fields, text, out)),
         Params::Absent => {
             out.push(0x80);
-            complete(fields, &Seen::none_of(fields))
+            optional(fields.fields.iter())
         }
     };
     written.map_err(named("params"))
@@ -115,26 +115,25 @@ fn members(plan: &Plan, fields: &Struct, text: &mut Text<'_>, out: &mut Vec<u8>)
         more = text.next_member()?;
     }
     end_fields(fields, out, count_at, count);
-    complete(fields, &seen)
+    let others = fields.fields.iter().enumerate().filter(|(place, _)| !seen.has(*place));
+    optional(others.map(|(_, field)| field))
 }
 
 /// A message's fields by their order.
 fn positions(plan: &Plan, fields: &Struct, text: &mut Text<'_>, out: &mut Vec<u8>) -> FieldResult {
     let count_at = begin_fields(fields, out);
-    let mut seen = Seen::none_of(fields);
     let mut count = 0;
     let mut more = text.begin_array()?;
     while more {
         let Some(field) = fields.fields.get(count) else {
             return field_error(format!("more than {} parameters", fields.fields.len()));
         };
-        seen.note(count);
         write_field(plan, field, text, out)?;
         count += 1;
         more = text.next_element()?;
     }
     end_fields(fields, out, count_at, count);
-    complete(fields, &seen)
+    optional(fields.fields.iter().skip(count))
 }
 
 fn write_field(plan: &Plan, field: &Field, text: &mut Text<'_>, out: &mut Vec<u8>) -> FieldResult {
@@ -143,10 +142,10 @@ fn write_field(plan: &Plan, field: &Field, text: &mut Text<'_>, out: &mut Vec<u8
 }
 
 /// Fields that are missing have to be optional.
-fn complete(fields: &Struct, seen: &Seen) -> FieldResult {
-    let missing = |(place, field): &(usize, &Field)| !seen.has(*place) && !field.is_optional();
-    match fields.fields.iter().enumerate().find(missing) {
-        Some((_, field)) => field_error("it is missing").map_err(inside(&field.name)),
+#[inline]
+fn optional<'f>(mut missing: impl Iterator<Item = &'f Field>) -> FieldResult {
+    match missing.find(|field| !field.is_optional()) {
+        Some(field) => field_error("it is missing").map_err(inside(&field.name)),
         None => Ok(()),
     }
 }
@@ -275,14 +274,21 @@ fn map(plan: &Plan, of: &Shape, text: &mut Text<'_>, out: &mut Vec<u8>) -> Field
 }
 
 fn unsigned(bits: u8, text: &mut Text<'_>, out: &mut Vec<u8>) -> FieldResult {
-    expect(text, Kind::Number)?;
-    let written = text.number()?;
-    match written.parse::<u64>() {
-        Ok(number) if number <= u64::MAX >> (64 - bits) => write::u64(out, &number),
-        // Minus nothing is nothing.
-        Err(_) if written == "-0" => write::u64(out, &0),
-        _ => return field_error(range(written, false, bits)),
+    let number = match text.unsigned() {
+        Some(number) => number,
+        None => {
+            expect(text, Kind::Number)?;
+            match text.number()? {
+                // Minus nothing is nothing.
+                "-0" => 0,
+                written => return field_error(range(written, false, bits)),
+            }
+        }
+    };
+    if number > u64::MAX >> (64 - bits) {
+        return field_error(unfit(false, bits));
     }
+    write::u64(out, &number);
     Ok(())
 }
 
@@ -301,6 +307,10 @@ fn range(written: &str, signed: bool, bits: u8) -> Cow<'static, str> {
     if written.contains(['.', 'e', 'E']) {
         return "expected an integer, without point or exponent".into();
     }
+    unfit(signed, bits)
+}
+
+fn unfit(signed: bool, bits: u8) -> Cow<'static, str> {
     let sign = if signed { "signed" } else { "unsigned" };
     format!("it does not fit {bits} bits, {sign}").into()
 }
