@@ -292,7 +292,7 @@ impl<S: Service> Http<S> {
         if self.load.unsent_bytes > most.saturating_add(most / 4) {
             self.part_with_slowest(core, 0, |load| load.unsent_bytes <= most);
         }
-        self.warnings.reached(core.now_ms(), self.meters.overloads());
+        self.warnings.reached(core.now_ms(), &self.meters);
     }
 
     /// Cuts readers until there is `enough` room: those that have taken no stride for longest first, and none

@@ -18,8 +18,10 @@ const RECEIVED: usize = 11;
 const SENT: usize = 12;
 const SUBSCRIBERS: usize = 13;
 const SEALED: usize = 14;
+/// How often any limit was reached.
+const OVERLOADS: usize = 15;
 /// From here on responses by the first digit of their status.
-const RESPONSES: usize = 15;
+const RESPONSES: usize = 16;
 const CLASSES: usize = 5;
 /// From here on how often each limit was reached, by its number.
 const LIMITS: usize = RESPONSES + CLASSES;
@@ -138,6 +140,10 @@ impl Meters {
         std::array::from_fn(|limit| self.counts.read(LIMITS + limit))
     }
 
+    pub(crate) fn overloads_in_all(&self) -> u64 {
+        self.counts.read(OVERLOADS)
+    }
+
     pub(crate) fn rests(&self) -> u64 {
         self.counts.read(RESTS)
     }
@@ -180,6 +186,7 @@ impl Meters {
 
     pub(crate) fn overload(&self, limit: Limit) {
         self.counts.add(LIMITS + limit as usize, 1);
+        self.counts.add(OVERLOADS, 1);
     }
 
     pub(crate) fn rest(&self) {

@@ -2,6 +2,7 @@
 //! does not flood its log. Each reactor has its own; what was not logged is counted and logged with the next.
 
 use crate::limit::Limit;
+use crate::meters::Meters;
 use std::num::NonZeroU64;
 
 /// At least so long after a warning comes the next of its kind.
@@ -14,18 +15,33 @@ pub(crate) struct Warnings {
     pub(crate) deaf: RateLimitedWarning,
     /// Peers of another user.
     pub(crate) strangers: RateLimitedWarning,
-    /// Of each limit, by its number: how often it had been reached when last looked at, and its warning.
+    /// How often limits had been reached in all when last looked at each of them.
+    overloads: u64,
+    /// And whether something of that was not said.
+    owes: bool,
+    /// Of each limit, by its number: how often it had been reached by then, and its warning.
     limits: [(u64, RateLimitedWarning); Limit::COUNT],
 }
 
 impl Warnings {
-    /// Warns of limits that were reached since, which were reached so often in all.
-    pub(crate) fn reached(&mut self, now_ms: u64, overloads: [u64; Limit::COUNT]) {
+    /// Warns of limits that were reached since. In nearly every turn none was.
+    #[inline]
+    pub(crate) fn reached(&mut self, now_ms: u64, meters: &Meters) {
+        let overloads = meters.overloads_in_all();
+        if overloads != self.overloads || self.owes {
+            self.overloads = overloads;
+            self.warn(now_ms, meters.overloads());
+        }
+    }
+
+    fn warn(&mut self, now_ms: u64, overloads: [u64; Limit::COUNT]) {
+        self.owes = false;
         for ((limit, count), (seen, warning)) in Limit::ALL.into_iter().zip(overloads).zip(&mut self.limits) {
             let times = count - std::mem::replace(seen, count);
             if let Some(times) = warning.note(now_ms, times) {
                 tracing::warn!(limit = limit.name(), times, "{}", limit.said());
             }
+            self.owes |= warning.unsaid > 0;
         }
     }
 }
@@ -67,5 +83,18 @@ mod tests {
         assert_eq!(warning.note(1005, 1), NonZeroU64::new(4));
         assert_eq!(warning.note(1500, 0), None);
         assert_eq!(warning.note(9000, 1), NonZeroU64::new(1));
+    }
+
+    #[test]
+    fn what_was_not_said_is_said_in_a_later_turn_though_nothing_else_is_reached() {
+        let (mut warnings, meters) = (Warnings::default(), Meters::default());
+        let mut owes_at = |now_ms, times| {
+            (0..times).for_each(|_| meters.overload(Limit::Writes));
+            warnings.reached(now_ms, &meters);
+            warnings.owes
+        };
+        assert!(!owes_at(5, 0) && !owes_at(5, 1));
+        assert!(owes_at(6, 2) && owes_at(1_004, 0));
+        assert!(!owes_at(1_005, 0));
     }
 }
