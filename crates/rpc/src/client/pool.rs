@@ -264,9 +264,11 @@ impl Pool {
             }
             None => {}
         }
+        if !self.options.spin {
+            return self.sleep();
+        }
         let began_ns = clock::monotonic_ns();
-        let looks = self.options.spin && self.pace.is_quick();
-        let waited = if looks && self.look(began_ns) { Ok(()) } else { self.sleep() };
+        let waited = if self.pace.is_quick() && self.look(began_ns) { Ok(()) } else { self.sleep() };
         self.pace.record(clock::monotonic_ns().saturating_sub(began_ns));
         waited
     }
