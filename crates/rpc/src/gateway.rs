@@ -17,6 +17,7 @@ use crate::pending::{Items, PendingBody, PendingCall, StreamFailure};
 use crate::plan::Plan;
 use crate::request;
 use bytes::Bytes;
+use smallvec::smallvec;
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::fmt;
@@ -29,7 +30,7 @@ use thalweg_wire::exchange::{Advance, Announced, Answer, Live, Now, Refusal, Req
 use thalweg_wire::fault::Fault;
 use thalweg_wire::host::Hosts;
 use thalweg_wire::jsonrpc::{self, Call, Id, Item, write};
-use thalweg_wire::piece::Piece;
+use thalweg_wire::lines::Lines;
 use thalweg_wire::problem::Problem;
 
 /// What a gateway allows.
@@ -194,40 +195,42 @@ impl Gateway {
         admission::admit(request, &mut self.hosts).map(|()| place)
     }
 
-    /// Carries out what a body asks, now or later.
-    fn body(&mut self, place: usize, body: &[u8]) -> Answer<Infallible> {
+    /// Carries out what a body asks, now or later: what it is answered at once, or nothing while the answer is
+    /// to come under the last name.
+    fn body(&mut self, place: usize, body: &[u8]) -> Option<Bytes> {
         let name = self.last_name + 1;
         if let Some(time) = self.served[place].delay.take() {
             if self.budget.lacks(body.len()) {
-                return Answer::Respond(no_room_for_body());
+                return Some(no_room_for_body());
             }
             let was = self.delayed.bytes();
             self.delayed.add(name, place, body, time);
             self.budget.replace(was, self.delayed.bytes());
         } else {
             let looks = self.next_look.is_some();
-            if let Some(response) = self.carry_out(place, body, name) {
+            let answers = self.carry_out(place, body, name);
+            if answers.is_some() {
                 if !looks && self.next_look.is_some() {
                     // Notifications are awaited behind this answer, and no answer that comes later has the
                     // first look made, which asks for all that follow.
                     self.handle.nudge();
                 }
                 self.owe_look();
-                return Answer::Respond(response);
+                return answers;
             }
         }
         self.last_name = name;
-        Answer::Later(name)
+        None
     }
 
-    /// Carries out what a body asks; the answer, unless that is to come later under this name.
-    fn carry_out(&mut self, place: usize, body: &[u8], name: u64) -> Option<Response> {
+    /// Carries out what a body asks; what it is answered, unless that is to come later under this name.
+    fn carry_out(&mut self, place: usize, body: &[u8], name: u64) -> Option<Bytes> {
         let calls = match jsonrpc::calls(body, self.bounds.batch_calls_max) {
             Ok(calls) => calls,
             Err(refused) => {
                 let mut out = Vec::new();
                 write::error(&mut out, Id::NULL, refused.code(), &refused.to_string(), |_| {});
-                return Some(respond(out));
+                return Some(out.into());
             }
         };
         let room = std::mem::take(&mut self.room);
@@ -239,23 +242,23 @@ impl Gateway {
             }
         }
         if pending.is_over() {
-            let nothing = || Response { status: 204, ..Response::default() };
-            return Some(pending.finish().map_or_else(nothing, |answers| self.respond_at_once(answers)));
+            return Some(pending.finish().map_or_else(Bytes::new, |answers| self.leave(answers)));
         }
         self.budget.replace(0, pending.held_bytes());
         self.bodies.insert(name, pending);
         None
     }
 
-    /// Sends answers. Short ones are copied to as many bytes as they have, and their memory is kept.
-    fn respond_at_once(&mut self, mut answers: Vec<u8>) -> Response {
+    /// Answers that are sent now. Short ones are copied to as many bytes as they have, and their memory is
+    /// kept.
+    fn leave(&mut self, mut answers: Vec<u8>) -> Bytes {
         if answers.capacity() > ROOM_BYTES_KEPT {
-            return respond(answers);
+            return answers.into();
         }
-        let response = respond(Bytes::copy_from_slice(&answers));
+        let sent = Bytes::copy_from_slice(&answers);
         answers.clear();
         self.room = answers;
-        response
+        sent
     }
 
     /// Makes one call, and answers it if that can be done at once.
@@ -465,20 +468,19 @@ fn overloaded(out: &mut Vec<u8>, id: Id<'_>) {
 }
 
 /// The same of a body that nothing of was looked at.
-fn no_room_for_body() -> Response {
+fn no_room_for_body() -> Bytes {
     let mut out = Vec::new();
     overloaded(&mut out, Id::NULL);
-    respond(out)
+    out.into()
 }
 
-fn respond(body: impl Into<Piece>) -> Response {
-    let mut response = Response {
-        status: 200,
-        fields: b"Content-Type: application/json\r\n"[..].into(),
-        ..Response::default()
-    };
-    response.body.push(body.into());
-    response
+/// The response that brings answers, or says that there are none.
+fn respond(answers: Bytes) -> Response {
+    if answers.is_empty() {
+        return Response { status: 204, ..Response::default() };
+    }
+    let fields = Lines::constant(b"Content-Type: application/json\r\n");
+    Response { status: 200, fields, body: smallvec![answers.into()] }
 }
 
 impl Service for Gateway {
@@ -487,7 +489,10 @@ impl Service for Gateway {
 
     fn call(&mut self, request: &Request<'_>, _now: Now) -> Answer<Infallible> {
         match self.route(request) {
-            Ok(place) => self.body(place, request.body),
+            Ok(place) => match self.body(place, request.body) {
+                Some(answers) => Answer::Respond(respond(answers)),
+                None => Answer::Later(self.last_name),
+            },
             Err(refusal) => Answer::Respond(*refusal),
         }
     }
@@ -510,15 +515,15 @@ impl Service for Gateway {
         self.give_up(&mut over);
         let now = Instant::now();
         while let Some(body) = self.take_delayed(now) {
-            if let Some(response) = self.carry_out(body.place, &body.text, body.name) {
-                each(body.name, response);
+            if let Some(answers) = self.carry_out(body.place, &body.text, body.name) {
+                each(body.name, respond(answers));
             }
         }
         for name in over {
             let pending = self.bodies.remove(&name);
             self.budget.replace(pending.as_ref().map_or(0, PendingBody::held_bytes), 0);
             let output = pending.and_then(PendingBody::finish);
-            each(name, respond(output.unwrap_or_default()));
+            each(name, respond(output.unwrap_or_default().into()));
         }
         self.owe_look();
         let looks_ms = self.next_look.and_then(|_| u32::try_from(LOOK_EVERY.as_millis()).ok());

@@ -321,6 +321,7 @@ pub(crate) fn body(kind: Kind, mut pieces: Pieces) -> Pieces {
     if kind != Kind::Json {
         return pieces;
     }
+    pieces.reserve_exact(2);
     if let Some(last) = pieces.last_mut()
         && last.last() == Some(&b',')
     {

@@ -118,8 +118,9 @@ impl Weight {
     }
 }
 
-/// A response body: pieces sent one after the other, never joined by a copy.
-pub type Pieces = SmallVec<[Piece; 3]>;
+/// A response body: pieces sent one after the other, never joined by a copy. Nearly all have one, so that
+/// there is room for one in the response, which is moved a few times before it leaves.
+pub type Pieces = SmallVec<[Piece; 1]>;
 
 /// A response, complete but for what only the connection knows (`Connection`, `Content-Length`, `Date`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

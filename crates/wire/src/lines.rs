@@ -7,6 +7,7 @@
 //!
 //! Invariant: what is handed out is empty and has room for [`BYTES`]. *Checked by* the tests below.
 
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::ops::Deref;
 
@@ -30,23 +31,34 @@ thread_local! {
 /// assert_eq!(*lines, b"ETag: \"1\"\r\n"[..]);
 /// ```
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Lines(Vec<u8>);
+pub struct Lines(Cow<'static, [u8]>);
 
 impl Lines {
     /// No lines yet, and room for [`BYTES`].
     pub fn new() -> Self {
         let spare = SPARES.try_with(|spares| spares.borrow_mut().pop()).ok().flatten();
-        Self(spare.unwrap_or_else(|| Vec::with_capacity(BYTES)))
+        Self(Cow::Owned(spare.unwrap_or_else(|| Vec::with_capacity(BYTES))))
+    }
+
+    /// Lines that are always the same, which take no buffer while nothing is added to them.
+    pub const fn constant(lines: &'static [u8]) -> Self {
+        Self(Cow::Borrowed(lines))
     }
 
     /// Appends whole lines, or a part of one.
     pub fn push(&mut self, bytes: &[u8]) {
-        self.0.extend_from_slice(bytes);
+        if let Cow::Borrowed(lines) = self.0 {
+            *self = Self::from(lines);
+        }
+        self.0.to_mut().extend_from_slice(bytes);
     }
 
     /// Bytes there are before it allocates again.
     pub fn capacity(&self) -> usize {
-        self.0.capacity()
+        match &self.0 {
+            Cow::Borrowed(_) => 0,
+            Cow::Owned(lines) => lines.capacity(),
+        }
     }
 }
 
@@ -61,20 +73,24 @@ impl Deref for Lines {
 impl From<&[u8]> for Lines {
     fn from(bytes: &[u8]) -> Self {
         let mut lines = Self::new();
-        lines.push(bytes);
+        lines.0.to_mut().extend_from_slice(bytes);
         lines
     }
 }
 
 impl Clone for Lines {
     fn clone(&self) -> Self {
-        Self::from(&self.0[..])
+        match &self.0 {
+            Cow::Borrowed(lines) => Self::constant(lines),
+            Cow::Owned(lines) => Self::from(&lines[..]),
+        }
     }
 }
 
 impl Drop for Lines {
     fn drop(&mut self) {
-        let mut spare = std::mem::take(&mut self.0);
+        let Cow::Owned(lines) = &mut self.0 else { return };
+        let mut spare = std::mem::take(lines);
         if (BYTES..=KEPT_BYTES_MAX).contains(&spare.capacity()) {
             spare.clear();
             // A thread that ends has no spares any more.
@@ -117,6 +133,18 @@ mod tests {
         drop(large);
         drop(Lines::default());
         assert_eq!(spares(), SPARES_MAX - 1);
+    }
+
+    #[test]
+    fn constant_lines_take_a_buffer_when_others_follow() {
+        const FIRST: &[u8] = b"A: b\r\n";
+        let mut lines = Lines::constant(FIRST);
+        let same = lines.clone();
+        assert_eq!((same.as_ptr(), same.capacity()), (FIRST.as_ptr(), 0));
+        lines.push(b"C: d\r\n");
+        assert_eq!((&*lines, &*same), (&b"A: b\r\nC: d\r\n"[..], FIRST));
+        drop((lines, same));
+        assert_eq!(spares(), 1);
     }
 
     #[test]
