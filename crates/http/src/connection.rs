@@ -312,6 +312,7 @@ impl<T> Active<T> {
     }
 
     /// Takes a reply whose time has come.
+    #[inline]
     pub(crate) fn ready(&mut self, sequence: Sequence, reply: Reply) {
         self.ready_bytes += reply.response.body_bytes();
         let awaited = self.replies.complete(sequence, reply);

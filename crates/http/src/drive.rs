@@ -72,9 +72,9 @@ impl<S: Service> Http<S> {
     /// Goes on until there is nothing to do but wait.
     pub(crate) fn drive(&mut self, at: &mut At<'_, S>) -> Result<(), ConnectionEnd> {
         loop {
-            let mut starved = false;
+            let mut starved = at.active.unread().is_empty();
             while !starved && self.may_take(at) {
-                starved = !self.take_request(at);
+                starved = !self.take_request(at) || at.active.unread().is_empty();
             }
             self.send_replies(at)?;
             if !at.active.output.is_empty() {

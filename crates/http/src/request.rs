@@ -287,6 +287,7 @@ impl<S: Service> Http<S> {
     }
 
     /// Answers as soon as the connection's earlier answers have left.
+    #[inline]
     fn answer_at_once(&mut self, active: &mut Active<S::Topic>, reply: Reply) {
         self.append_latency.answered(&reply);
         let sequence = active.replies.expect();

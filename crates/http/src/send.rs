@@ -162,13 +162,12 @@ impl<S: Service> Http<S> {
         let lends = lends(at.core, at.key);
         let (sent, whole) = {
             let first = self.staged.segments.iter().take_while(|segment| !(lends && segment.is_held()));
-            let slices = one_write(
-                self.load.write_bytes_max(),
-                first.map(|segment| match segment {
-                    Segment::Scratch(range) => &self.staged.scratch[range.clone()],
-                    Segment::Piece(piece) => &piece[..],
-                }),
-            );
+            let first = first.map(|segment| match segment {
+                Segment::Scratch(range) => &self.staged.scratch[range.clone()],
+                Segment::Piece(piece) => &piece[..],
+            });
+            let mut slices = Slices::new();
+            one_write(&mut slices, self.load.write_bytes_max(), first);
             let bytes = slices.iter().map(|slice| slice.len()).sum();
             self.load.spend(bytes);
             let sent =
@@ -204,7 +203,8 @@ impl<S: Service> Http<S> {
                 }
                 _ => {
                     let few = pieces.iter().take(PIECES_MAX).take_while(|piece| !(lends && is_held(piece)));
-                    let slices = one_write(room, few.map(|piece| &piece[..]));
+                    let mut slices = Slices::new();
+                    one_write(&mut slices, room, few.map(|piece| &piece[..]));
                     let offered = slices.iter().map(|slice| slice.len()).sum();
                     (offered, send(at.core, at.key, &mut self.secure, sealed, &slices, &self.meters))
                 }
@@ -303,16 +303,20 @@ fn send_held<S: Service>(
     taken(written, meters).map(SentBytes::unsealed)
 }
 
+/// What one write takes, where it lies.
+type Slices<'a> = SmallVec<[IoSlice<'a>; 16]>;
+
 /// As much as one write may take.
-fn one_write<'a>(most: usize, pieces: impl Iterator<Item = &'a [u8]>) -> SmallVec<[IoSlice<'a>; 16]> {
+fn one_write<'a>(slices: &mut Slices<'a>, most: usize, pieces: impl Iterator<Item = &'a [u8]>) {
     let mut room = most;
-    let cut = pieces.map_while(|piece| {
+    for piece in pieces {
+        if room == 0 {
+            break;
+        }
         let part = &piece[..piece.len().min(room)];
-        let fits = room > 0;
         room -= part.len();
-        fits.then(|| IoSlice::new(part))
-    });
-    cut.collect()
+        slices.push(IoSlice::new(part));
+    }
 }
 
 /// How much left; a peer that is gone is gone.

@@ -46,6 +46,7 @@ impl<T> Ordered<T> {
 
     /// An answer came; whether it was awaited. One for a place that is not (answered twice, or long gone)
     /// is dropped.
+    #[inline]
     pub fn complete(&mut self, sequence: Sequence, answer: T) -> bool {
         let index = sequence.0.wrapping_sub(self.first);
         let place = match index {

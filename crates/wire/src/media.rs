@@ -23,6 +23,9 @@ pub enum Kind {
 
 /// The kind of a media type.
 pub fn kind(media: &str) -> Kind {
+    if media == USUAL[0] {
+        return Kind::Json;
+    }
     let media = skip_blanks(media.as_bytes());
     if has_essence(media, b"application/json") {
         Kind::Json

@@ -100,11 +100,15 @@ pub fn status_has_body(status: u16) -> bool {
 /// Appends a response head: status line, `fields` as they are (each a whole line), and what `plan` adds.
 pub fn encode_head(out: &mut Vec<u8>, status: u16, fields: &[u8], plan: HeadPlan, date: &Date) {
     let mut digits = itoa::Buffer::new();
-    out.extend_from_slice(b"HTTP/1.1 ");
-    out.extend_from_slice(digits.format(status).as_bytes());
-    out.push(b' ');
-    out.extend_from_slice(reason(status).as_bytes());
-    out.extend_from_slice(b"\r\n");
+    if status == 200 {
+        out.extend_from_slice(b"HTTP/1.1 200 OK\r\n");
+    } else {
+        out.extend_from_slice(b"HTTP/1.1 ");
+        out.extend_from_slice(digits.format(status).as_bytes());
+        out.push(b' ');
+        out.extend_from_slice(reason(status).as_bytes());
+        out.extend_from_slice(b"\r\n");
+    }
     out.extend_from_slice(fields);
     match plan.framing {
         Framing::Length(length) => {

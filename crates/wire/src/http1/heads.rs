@@ -96,6 +96,7 @@ impl Heads {
 
 impl Kept {
     /// The head that is kept, if it is at the beginning of these bytes.
+    #[inline]
     fn again<'a>(&self, bytes: &'a [u8]) -> Option<Head<'a>> {
         let parts = self.parts.as_ref()?;
         let bytes = bytes.get(..self.bytes.len()).filter(|bytes| *bytes == self.bytes)?;
