@@ -195,8 +195,8 @@ impl Gateway {
         admission::admit(request, &mut self.hosts).map(|()| place)
     }
 
-    /// Carries out what a body asks, now or later: what it is answered at once, or nothing while the answer is
-    /// to come under the last name.
+    /// Carries out what a body asks, now or later: what it is answered at once, or nothing while the answer
+    /// is to come under the last name.
     fn body(&mut self, place: usize, body: &[u8]) -> Option<Bytes> {
         let name = self.last_name + 1;
         if let Some(time) = self.served[place].delay.take() {
