@@ -80,13 +80,21 @@ pub enum Step {
 }
 
 /// Why a program was not started.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("cannot start a program: {error}")]
 pub struct Refused {
     /// What was refused. The C library does not say, so where it starts programs this is what the error and
     /// the directory suggest.
     pub step: Step,
     /// What the system said.
+    #[source]
     pub error: io::Error,
+}
+
+impl From<Refused> for io::Error {
+    fn from(refused: Refused) -> Self {
+        refused.error
+    }
 }
 
 impl Refused {
@@ -289,6 +297,7 @@ mod tests {
         assert_eq!(refused(&[forbidden]), io::ErrorKind::PermissionDenied);
         assert_eq!(refused(&[inside, forbidden, absent]), io::ErrorKind::PermissionDenied);
     }
+
     #[test]
     fn what_is_refused_is_named() {
         let (paths, arguments) = (strings(&["/bin/true"]), strings(&["true"]));
