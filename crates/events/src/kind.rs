@@ -57,14 +57,14 @@ kinds! {
     Timer = 3, "TIMER", "none", "the loop's timers, for `Mailbox.timer`";
     /// A call was answered.
     CallResult = 10, "CALL_RESULT", "the frame that answers it; the answer",
-        "the loop, for `Mailbox.call`; who answers elsewhere, for `Mailbox.future`";
+        "the loop, for `Mailbox.call`; the code that answers elsewhere, for `Mailbox.future`";
     /// A call failed.
     CallError = 11, "CALL_ERROR", "an exception", "the same";
     /// Work done elsewhere came to its end, or to its next piece.
     AsyncResult = 12, "ASYNC_RESULT", "the result; none for a log that moved",
-        "who does the work, for `Mailbox.future`; the thread that commits, for a log's tail";
+        "the code that does the work, for `Mailbox.future`; the thread that commits, for a log's tail";
     /// Work done elsewhere failed.
-    AsyncError = 13, "ASYNC_ERROR", "an exception", "who does the work, for `Mailbox.future`";
+    AsyncError = 13, "ASYNC_ERROR", "an exception", "the code that does the work, for `Mailbox.future`";
     /// A process ended; everything that it wrote before has been told.
     ProcessExit = 20, "PROCESS_EXIT", "the exit status, negative for a signal", "the loop, for `Mailbox.process`";
     /// A process wrote to its standard output.
