@@ -327,7 +327,7 @@ const UNSENT: Refusal = Refusal {
     status: 503,
     code: Limit::Unsent.name(),
     field: "request",
-    detail: "Slow readers leave as much unsent as the server keeps in memory for them; try again in a moment.",
+    detail: "Answers that readers have not received yet take all the memory there is for them; try again in a moment.",
 };
 
 const WRITES: Refusal = Refusal {

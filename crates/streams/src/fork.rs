@@ -167,7 +167,7 @@ impl<S: Store> Streams<S> {
         }
         // PROTOCOL 8: an offset is one that the server returned for this stream.
         if token != self.token(source, token.offset) {
-            let detail = "the offset was issued for another stream; use a Stream-Next-Offset of the source";
+            let detail = "the offset was issued for another stream, or for an earlier one of that name; use a Stream-Next-Offset of the source";
             return Err(Problem::new(400, "fork-offset-foreign", OFFSET, detail));
         }
         if token.offset < source.state.first {
@@ -212,7 +212,7 @@ impl<S: Store> Streams<S> {
         let end = place.and_then(|bytes| from.checked_add(bytes)).filter(|end| *end <= record.next);
         end.ok_or_else(|| {
             // PROTOCOL 4.2: past the next data boundary is 400.
-            let detail = "the sub-offset is larger than the one append that begins at Stream-Fork-Offset";
+            let detail = "the sub-offset is larger than what is left of the append at Stream-Fork-Offset";
             let problem = Problem::new(400, "fork-sub-offset-past-end", SUB_OFFSET, detail);
             ForkHalt::Refused(self.store.ticket(stream), problem)
         })

@@ -99,7 +99,7 @@ impl<S: Store> Service for Streams<S> {
     }
 
     fn failed(&mut self, _now: Now) -> Response {
-        let detail = "the store failed before the request was durable, so it may or may not last: once the server was restarted, read the stream before sending it again";
+        let detail = "the store failed before the request was known to be durable, so it may or may not last: once the server was restarted, read the stream before sending it again";
         Problem::new(500, "outcome-unknown", "store", detail).respond()
     }
 

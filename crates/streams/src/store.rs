@@ -147,7 +147,7 @@ pub enum StoreError {
     #[error("the store cannot write now: {0}")]
     Io(String),
     /// One commit is larger than the store takes. Nothing was applied.
-    #[error("the append has {size} bytes and the store takes at most {limit} at once: split it")]
+    #[error("the write has {size} bytes and the store takes at most {limit} at once: send it in several")]
     TooLarge {
         /// Bytes asked for.
         size: u64,

@@ -63,10 +63,7 @@ fn bad(check: &'static str, found: impl Into<String>, advice: impl Into<Cow<'sta
 /// Variables that are meant for this program by their names, and that nothing reads.
 fn environment(unread: &str) -> Finding {
     if unread.is_empty() {
-        return good(
-            "environment",
-            "every variable that begins with THALWEG_ is one that this program reads",
-        );
+        return good("environment", "no variable that is set looks meant for this program and goes unread");
     }
     let found = format!("no verb of this program reads {unread}");
     poor("environment", found, "they have no effect: correct the spelling, or unset them")

@@ -158,7 +158,7 @@ fn syncs(place: &Path) -> Finding {
             times.sort_unstable();
             let (median, worst) = (times[times.len() / 2], times[times.len() - 1]);
             let found = format!(
-                "a small write is on the disk in {:.2} ms (median of {SYNCS}; the slowest took {:.2} ms)",
+                "a small write and its sync take {:.2} ms (median of {SYNCS}; the slowest took {:.2} ms)",
                 millis(median),
                 millis(worst)
             );
