@@ -678,17 +678,28 @@ class Serving(Place, unittest.IsolatedAsyncioTestCase):
         async def served(request):
             return types.EchoFieldsResponse(count=1, total=1, name="")
 
-        awaited = echo_server.service(Patient())
+        awaited, plain = echo_server.service(Patient()), echo_server.service_sync(Plain())
+        # Of generated code that has a runtime of its own, and of what has this one's.
+        self.assertNotIsInstance(plain, SyncService)
+        ours = SyncService(lambda frame, reply: None, plain.schema, plain.error)
         for call, says in (
             (lambda: Server(Patient(), self.endpoint()), r"is no service: give what the generated service\(handler\)"),
             (lambda: Server(None), "^None is no service"),
             (lambda: Server(served, self.endpoint()), "is no service"),
             (lambda: serve(Patient(), self.endpoint()), r"is no service: give what the generated service_sync\(handler\)"),
             (lambda: serve(awaited, self.endpoint()), r"^serve\(\) awaits nothing: give what the generated service_sync"),
+            (lambda: Server(plain, self.endpoint()), r"^Server awaits: give what service\(handler\) returns, or serve this by serve"),
+            (lambda: Server(ours, self.endpoint()), "^Server awaits"),
         ):
             with self.assertRaisesRegex(TypeError, says):
                 call()
         self.assertEqual(os.listdir(self.directory), [])
+
+    async def test_what_returns_an_awaitable_is_served_whatever_kind_of_function_it_is(self):
+        whole = echo_server.service(Patient())
+        async with Server(Service(lambda *given: whole.dispatch(*given), whole.schema, whole.error), self.endpoint()):
+            async with await Client.connect(self.endpoint()) as transport:
+                self.assertEqual((await echo_client.EchoClient(transport).fields(FIELDS)).name, FIELDS.name)
 
 
 class Plain:

@@ -16,7 +16,7 @@ from .._native import Reply as NativeReply
 from ..calls import Reply, error_frame, log_mistake
 from ..faults import Fault
 from ..scope import AsyncScope
-from .given import ensure_service
+from .given import ensure_awaits, ensure_service
 from .options import ServerOptions
 from .stopping import stopped_by_signals
 
@@ -56,6 +56,7 @@ class Server(AsyncScope):
         Raises `AddressInUse`, `PermissionDenied` or `BadArgument`.
         """
         ensure_service(service, "service")
+        ensure_awaits(service)
         paths = [os.fspath(endpoint) for endpoint in endpoints]
         self._listener = Listener(paths, schema=service.schema, error_tag=service.error, **options)
         self._grace = options.get("drain_grace", 5.0)
