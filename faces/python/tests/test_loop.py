@@ -589,6 +589,14 @@ thalweg.run(main())
             if event == "c_return" and getattr(called, "__name__", "") == "_spawn":
                 raise KeyboardInterrupt
 
+        started: list[int] = []
+
+        def spawn(popen: Any, *words: Any) -> None:
+            try:
+                _native._spawn(popen, *words)
+            finally:
+                started.append(popen.pid)
+
         def start() -> None:
             sys.setprofile(interrupt)
             try:
@@ -600,14 +608,16 @@ thalweg.run(main())
         before = os.listdir("/proc/self/fd")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ResourceWarning)
-            self.assertRaises(KeyboardInterrupt, start)
+            with mock.patch.object(_processes, "_spawn", spawn):
+                self.assertRaises(KeyboardInterrupt, start)
             gc.collect()
         self.assertEqual(len(os.listdir("/proc/self/fd")), len(before))
         # What `subprocess` knows of is collected sooner or later; the next start looks for it.
         ended = time.monotonic() + 60
         while subprocess._active and time.monotonic() < ended:  # type: ignore[attr-defined]
             subprocess._cleanup()  # type: ignore[attr-defined]
-        self.assertRaises(ChildProcessError, os.waitpid, -1, os.WNOHANG)
+        (program,) = started
+        self.assertRaises(ChildProcessError, os.waitpid, program, os.WNOHANG)
 
     def test_no_descriptor_is_left_over(self) -> None:
         async def main() -> None:
