@@ -28,8 +28,8 @@ def ensure_awaits(service: object) -> None:
     dispatch = getattr(service, "dispatch", None)
     while isinstance(dispatch, partial):
         dispatch = dispatch.func
-    # Generated code that carries its own runtime has another `SyncService`, and is known by its function. Nothing is asked of any
-    # other: whatever returns an awaitable may serve.
+    # Generated code that carries its own runtime has another `SyncService`, and is known by its function.
+    # Nothing is asked of any other: whatever returns an awaitable may serve.
     is_generated = inspect.isfunction(dispatch) and dispatch.__name__ == "dispatch_unordered_sync"
     if isinstance(service, SyncService) or (is_generated and not inspect.iscoroutinefunction(dispatch)):
         raise TypeError("Server awaits: give what service(handler) returns, or serve this by serve()")
