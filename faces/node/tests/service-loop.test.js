@@ -9,7 +9,7 @@ const { readdirSync } = require("node:fs")
 const test = require("node:test")
 const { promisify } = require("node:util")
 const { Worker } = require("node:worker_threads")
-const { Client, HOME, Server, ServiceError, bytes, connect, echo, endpoint, folder, serve } = require("./service-helpers.js")
+const { Client, HOME, Server, ServiceError, bytes, connect, echo, endpoint, folder, serve, text } = require("./service-helpers.js")
 
 const run = promisify(execFile)
 
@@ -245,25 +245,76 @@ test("a call that is aborted lets the process end", async (context) => {
 function failFlush(owner) {
   const { native } = owner
   const error = new ServiceError("SYSTEM", "on purpose")
-  owner.native = { flush: () => { throw error }, close: () => native.close() }
+  owner.native = { flush: () => { throw error }, stop: () => native.stop(), close: () => native.close() }
   return error
 }
 
+// What a handler throws is the server's to catch: so these note what they see, and it is looked at outside.
+
 test("a server that can say nothing any more ends, and says nothing twice", async (context) => {
   const path = endpoint(context)
-  let closed
+  const seen = {}
   const server = await Server.listen(path, (frame, reply) => {
     const error = failFlush(server)
+    seen.closed = assert.rejects(server.close(), error)
     reply.end(frame)
-    assert.throws(() => server.flush(), error)
-    closed = assert.rejects(server.close(), error)
-    assert.equal(server.outbox.used, 0)
+    server.flush()
+    seen.used = server.outbox.used
     // Nothing more can be said, and that is no error of the handler's.
     reply.fail("OVERLOADED")
+    seen.isThrough = true
   })
   const client = await connect(context, path)
   await assert.rejects(client.call(bytes("x")), { code: "DISCONNECTED" })
+  const { closed, ...rest } = seen
+  assert.deepEqual(rest, { used: 0, isThrough: true })
+  assert.ok(closed)
   await closed
+})
+
+// So much is flushed at once, within the handler.
+const MUCH = 2 << 20
+
+test("a server that ended in the middle of a batch hears none of the rest", async (context) => {
+  const path = endpoint(context)
+  const seen = { heard: [] }
+  const server = await Server.listen(path, (frame, reply) => {
+    seen.heard.push(text(frame))
+    if (seen.heard.length > 1) return
+    seen.closed = assert.rejects(server.close(), failFlush(server))
+    reply.item(Buffer.alloc(MUCH)).then((goesOn) => (seen.goesOn = goesOn))
+    seen.items = server.items.length
+  })
+  const client = await connect(context, path)
+  // Both leave in one write.
+  const calls = ["x", "y"].map((what) => assert.rejects(client.call(bytes(what)), { code: "DISCONNECTED" }))
+  await Promise.all(calls)
+  const { closed, ...rest } = seen
+  assert.deepEqual(rest, { heard: ["x"], goesOn: false, items: 0 })
+  assert.ok(closed)
+  await closed
+})
+
+test("the error that ends a server is thrown once, where no handler catches it", async (context) => {
+  for (const [when, length] of [["within the handler", MUCH], ["behind it", 1]]) {
+    const said = await program(context, endpoint(context), `
+      process.on("uncaughtException", (error, origin) => console.log(origin, error.message))
+      const server = await service.Server.listen(path, (frame, reply) => {
+        reply.item(new Uint8Array(512 << 10)).then((goesOn) => console.log("goes on", goesOn))
+        const { native } = server
+        server.native = { flush() { throw new Error("ours") }, close: () => native.close() }
+        try {
+          reply.end(new Uint8Array(${length}))
+        } catch (error) {
+          console.log("the handler caught", error.message)
+        }
+      })
+      const client = await service.Client.connect(path)
+      await client.call(bytes("x")).catch((error) => console.log(error.code))
+      await server.close().catch((error) => console.log("closed", error.message))`)
+    const lines = said.split("\n").sort()
+    assert.deepEqual(lines, ["DISCONNECTED", "closed ours", "goes on false", "uncaughtException ours"], when)
+  }
 })
 
 test("a client that can say nothing any more fails what is under way, and says nothing twice", async (context) => {

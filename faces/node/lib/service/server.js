@@ -121,24 +121,31 @@ class Server {
     if (this.native.isOver()) this.over()
   }
 
+  /** Ends. The error is told to who closes the server, and thrown if nobody does yet: not from here, where the
+   * handler would catch it whose answer was flushed at once. */
   over(error) {
     this.isOver = true
     clearTimeout(this.grace)
     this.native.close()
+    if (error === undefined) this.ended.resolve()
+    else if (this.closing !== null) this.ended.reject(error)
+    else {
+      this.closing = Promise.reject(error)
+      this.closing.catch(() => {})
+      process.nextTick(() => {
+        throw error
+      })
+    }
     for (const reply of this.replies.splice(0)) {
       if (reply === undefined) continue
       reply.isOver = true
       reply.changed(true)
     }
-    if (this.closing === null) {
-      this.closing = Promise.reject(error)
-      throw error
-    }
-    if (error === undefined) this.ended.resolve()
-    else this.ended.reject(error)
   }
 
   hear(what, slot, first, second) {
+    // What lay in the inbox when it ended: nobody could be told of an answer.
+    if (this.isOver) return
     if (what === CHANGED) return this.replies[slot]?.changed(first === 1)
     if (what !== REQUEST) return
     const reply = new Reply(this, slot, first, second)
@@ -204,14 +211,14 @@ class Server {
   flush() {
     this.isFlushing = false
     const { outbox, items } = this
-    if (this.isOver) return outbox.clear()
+    if (this.isOver) return this.unsay()
     if (outbox.used === 0) return
     let hasMore
     try {
       hasMore = this.native.flush(outbox.bytes, outbox.used)
     } catch (error) {
       // What was said may have been heard. Said once more, it would be of calls that were given the same slots meanwhile.
-      outbox.clear()
+      this.unsay()
       return this.over(faulty(error))
     }
     // A handler that is told what became of an item may send more at once: that needs an area that is empty by then.
@@ -220,6 +227,12 @@ class Server {
     outbox.clear()
     for (let n = 0; n < items.length; n += 2) items[n].noted(items[n + 1])
     if (hasMore || this.closing !== null) this.turns.goOn()
+  }
+
+  /** Drops what would go over with the next flush. */
+  unsay() {
+    this.outbox.clear()
+    this.items = []
   }
 }
 
