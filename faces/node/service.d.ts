@@ -92,7 +92,7 @@ export class Client {
 /** A client that blocks its thread until the answer is there: for scripts and worker threads. Its thread can be terminated all the while. */
 export class SyncClient {
   private constructor()
-  /** Connects to an endpoint. */
+  /** Connects to an endpoint, `*.sock`, `*.shm` or `-` (standard input and output); returns once the server said welcome. */
   static connect(endpoint: string, options?: SyncConnectOptions): SyncClient
   /** Sends a request and returns the frame that answers it. */
   call(request: Uint8Array, options?: SyncCallOptions): Uint8Array

@@ -1,7 +1,7 @@
 //! Things that are told something for as long as they are there, and that nobody takes off the list.
 //!
-//! Invariant: the list is at most twice as long as the most that were there at once, however many come and
-//! go; a list that never tells anything forgets as well. *Checked by* the test below.
+//! Invariant: the list is at most twice as long as the most that were there at once, or four, however many
+//! come and go; a list that never tells anything forgets as well. *Checked by* the test below.
 
 use std::sync::{Arc, Weak};
 

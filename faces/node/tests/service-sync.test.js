@@ -3,11 +3,15 @@
 // The client that waits, against a server in another thread.
 
 const assert = require("node:assert/strict")
+const { execFile } = require("node:child_process")
 const { EventEmitter, once } = require("node:events")
 const net = require("node:net")
 const test = require("node:test")
+const { promisify } = require("node:util")
 const { Worker } = require("node:worker_threads")
-const { HOME, Server, SyncClient, after, bytes, endpoint, handOn, text } = require("./service-helpers.js")
+const { HOME, Server, SyncClient, after, bytes, endpoint, folder, handOn, text } = require("./service-helpers.js")
+
+const run = promisify(execFile)
 
 async function elsewhere(context, kind) {
   const path = endpoint(context, kind)
@@ -29,6 +33,22 @@ async function elsewhere(context, kind) {
   const client = SyncClient.connect(path)
   after(context, () => client.close())
   return client
+}
+
+for (const how of ["SyncClient", "Client"]) {
+  test(`a ${how} connects over standard input and output`, async (context) => {
+    const program = (text) => `node -e '${text}'`
+    const required = `const service = require("${HOME}");`
+    const server = program(`${required} service.Server.listen("-", (frame, reply) => reply.end(frame))`)
+    const client = program(`${required} (async () => {
+      const client = await service.${how}.connect("-")
+      console.error(Buffer.from(await client.call(Buffer.from("asked"))).toString())
+      client.close()
+    })()`)
+    const script = `mkfifo asked answered; ${server} <asked >answered & ${client} >asked <answered; kill $!`
+    const { stderr } = await run("sh", ["-c", script], { cwd: folder(context), timeout: 60_000 })
+    assert.equal(stderr, "asked\n")
+  })
 }
 
 for (const kind of ["sock", "shm"]) {

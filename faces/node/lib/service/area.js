@@ -4,7 +4,8 @@
 // layout). An Outbox gathers what this isolate says during a turn of the event loop; an Inbox is what it hears.
 //
 // What is heard is never written over: payloads are views of a slab that is left to them once it is full. Nor is a slab taken
-// away from the other payloads in it by handing one of them to another thread.
+// away from the other payloads in it by handing one of them to another thread. `buffer.transfer()` does take it away, and
+// nothing can refuse that: README.md says not to call it.
 
 const { markAsUntransferable } = require("node:worker_threads")
 
