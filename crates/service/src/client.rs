@@ -219,8 +219,32 @@ impl Client {
         self.session.forget(call);
     }
 
-    /// An answer that [`Client::next`] handed out is not read, and its call was given up.
-    pub(crate) fn leave_unread(&mut self, call: CallId) {
+    /// Tells the server that nobody reads the answer that this client handed out of the call, as
+    /// [`Client::cancel`] does of one that it still keeps: for a caller that keeps answers itself, of a
+    /// service whose answers name resources. It leaves with the next flush, turn or wait, and does nothing
+    /// once that server's connection has ended, or on a plain one, which has no cancels.
+    ///
+    /// ```
+    /// use thalweg_service::{CallOptions, Client, ClientOptions, Endpoint, Server, ServerOptions};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let directory = tempfile::tempdir()?;
+    /// # let endpoint = Endpoint::try_from(directory.path().join("echo.sock"))?;
+    /// # let mut server = Server::bind(std::slice::from_ref(&endpoint), ServerOptions::default())?;
+    /// # let stopper = server.stopper();
+    /// # let serving = std::thread::spawn(move || server.run(|request, response| response.extend(request)));
+    /// let mut client = Client::connect(&endpoint, ClientOptions::default())?;
+    /// let call = client.call(b"a resource", CallOptions::default())?;
+    /// let answer = client.wait(call)?.to_vec();
+    /// // Whoever was to have it has gone meanwhile.
+    /// drop(answer);
+    /// client.leave_unread(call);
+    /// client.flush()?; // the server's handler is told: `Handler::given_up`
+    /// # stopper.stop();
+    /// # serving.join().unwrap()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn leave_unread(&mut self, call: CallId) {
         self.session.leave_unread(call);
     }
 

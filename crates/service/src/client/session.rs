@@ -216,9 +216,13 @@ impl Session {
         true
     }
 
-    /// Cancels the call, which still ends: at once if it is plain, or if nothing of its request has left.
+    /// Cancels the call, which still ends: at once if it is plain, or if nothing of its request has left. Of
+    /// one whose answer is here, and was not taken, the server is told as well.
     pub(crate) fn cancel(&mut self, call: CallId) {
         if !self.calls.is_current(call) {
+            if self.stash.any(call, |stashed| matches!(stashed.kind, EventKind::End)) {
+                self.leave_unread(call);
+            }
             return;
         }
         if self.take_back(call) || self.bounds.plain {

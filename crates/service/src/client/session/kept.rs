@@ -54,9 +54,19 @@ impl<T> Kept<T> {
         self.first(call).is_some()
     }
 
+    /// Whether something of the call lies here that is such.
+    pub(crate) fn any(&self, call: CallId, is_such: impl FnMut(&T) -> bool) -> bool {
+        self.of(call).map(|(_, what)| what).any(is_such)
+    }
+
     fn first(&self, call: CallId) -> Option<u64> {
-        let (&(_, number), _) = self.by_call.range((call, 0)..=(call, u64::MAX)).next()?;
+        let (number, _) = self.of(call).next()?;
         Some(number)
+    }
+
+    /// What lies here of the call, in the order it came, each with its number.
+    fn of(&self, call: CallId) -> impl Iterator<Item = (u64, &T)> {
+        self.by_call.range((call, 0)..=(call, u64::MAX)).map(|(&(_, number), what)| (number, what))
     }
 
     #[cfg(test)]
@@ -81,6 +91,9 @@ mod tests {
                 let call = CallId(call);
                 let of_call = model.iter().position(|(other, _)| *other == call);
                 prop_assert_eq!(kept.has(call), of_call.is_some());
+                let is_even = |n: usize| n % 2 == 0;
+                let evens = model.iter().filter(|(other, n)| *other == call && is_even(*n));
+                prop_assert_eq!(kept.any(call, |n| is_even(*n)), evens.count() > 0);
                 match step {
                     0 | 1 => {
                         kept.push(call, n);

@@ -545,6 +545,33 @@ fn a_server_is_told_of_an_answer_that_came_and_is_not_read() {
     assert_eq!((said(&mut session), session.is_ready()), (vec![], false));
 }
 
+/// To the server it is all the same where the answer lies here.
+#[test]
+fn a_server_is_told_of_a_cancel_also_where_the_answer_was_kept_for_a_later_turn() {
+    let mut session = session(false);
+    let [answered, refused, streaming, other] = [0; 4].map(|_| ask(&mut session, b""));
+    session.sent(session.unsent_bytes());
+    end(&mut session, answered, b"unread");
+    hear(&mut session, Header { fault: 1, ..Header::new(FrameKind::End, refused.number(), 0) }, b"");
+    hear(&mut session, Header::new(FrameKind::Item, streaming.number(), 0), b"item");
+    end(&mut session, streaming, b"unread");
+    // A wait for one call keeps what comes of others.
+    assert!(session.take(other).is_none());
+    for (call, told) in [(answered, true), (refused, false), (streaming, true)] {
+        session.cancel(call);
+        let expected = [(FrameKind::Cancel, call.number())];
+        assert_eq!(said(&mut session), expected[..usize::from(told)]);
+    }
+    // It is the answer all the same, and once it was taken nobody is told again.
+    assert_eq!(next(&mut session), Some((answered, "end unread".into())));
+    session.cancel(answered);
+    assert_eq!(said(&mut session), []);
+    // The server of another connection knows nothing of it.
+    disconnect(&mut session);
+    session.cancel(streaming);
+    assert_eq!(said(&mut session), []);
+}
+
 #[test]
 fn nonsense_that_is_found_at_a_deadline_is_not_waited_behind() {
     let mut session = session(false);
