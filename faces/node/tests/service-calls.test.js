@@ -5,7 +5,7 @@
 const assert = require("node:assert/strict")
 const test = require("node:test")
 const {
-  Client, Server, SyncClient, bytes, connect, echo, endpoint, failure, handOn, serve, spawn, text,
+  Client, KIND, Server, SyncClient, bytes, connect, echo, endpoint, failure, framed, handOn, peer, serve, spawn, text,
 } = require("./service-helpers.js")
 
 for (const kind of ["sock", "shm"]) {
@@ -172,6 +172,64 @@ test("a client connects before its server listens", async (context) => {
   const client = await connecting
   assert.equal(text(await client.call(bytes("late"))), "late")
   client.close()
+})
+
+// More than are heard between two looks at the clock.
+const ANSWERED_AT_ONCE = 16
+
+test("the server is told of a call that is given up while its answer waits to be heard", async (context) => {
+  const path = endpoint(context)
+  const asked = []
+  const cancelled = []
+  await peer(context, path, ({ kind, id }, socket) => {
+    if (kind === KIND.CANCEL) cancelled.push(id)
+    if (kind !== KIND.REQUEST) return
+    asked.push(id)
+    const answered = asked.length === ANSWERED_AT_ONCE ? asked : asked.slice(ANSWERED_AT_ONCE).slice(-1)
+    if (answered.length > 0) socket.write(Buffer.concat(answered.map((id) => framed(KIND.END, id, bytes("a name")))))
+  })
+  const client = await connect(context, path)
+  const { hear } = client
+  // Hearing one takes as long as may be heard at all in a turn of the loop.
+  client.hear = (...record) => {
+    while (performance.now() < client.turns.until);
+    hear.apply(client, record)
+  }
+  const controller = new AbortController()
+  const calls = Array.from({ length: ANSWERED_AT_ONCE - 1 }, () => client.call(bytes("x")))
+  const last = assert.rejects(client.call(bytes("x"), { signal: controller.signal }), { name: "AbortError" })
+  await calls[0]
+  const { inbox } = client.turns
+  assert.ok(inbox.at < inbox.end, "the answers were heard already")
+  controller.abort()
+  await Promise.all([...calls, last])
+  // Behind what the server was told.
+  await client.call(bytes("y"))
+  assert.deepEqual(cancelled, [asked[ANSWERED_AT_ONCE - 1]])
+})
+
+test("a call that was never made is given up, and not the one whose slot it was given", async (context) => {
+  const path = endpoint(context)
+  const cancelled = []
+  await peer(context, path, ({ kind, id }, socket) => {
+    if (kind === KIND.CANCEL) cancelled.push(id)
+    if (kind === KIND.REQUEST) socket.write(framed(KIND.END, id, bytes("a name")))
+  })
+  const client = await connect(context, path, { unsentBytesMax: 1 << 10 })
+  const call = (length, options) => client.call(Buffer.alloc(length), options)
+  for (const isGivenUp of [false, true]) {
+    // Both slots name calls that were answered.
+    await Promise.all([call(1), call(1)])
+    const controller = new AbortController()
+    // Of these there is no room for the second.
+    const made = call(1000)
+    const refused = call(1000, { signal: controller.signal })
+    if (isGivenUp) controller.abort()
+    await assert.rejects(refused, isGivenUp ? { name: "AbortError" } : { code: "OVERLOADED" })
+    await made
+  }
+  await call(1)
+  assert.deepEqual(cancelled, [])
 })
 
 test("arguments that can never be right are refused", async (context) => {

@@ -7,7 +7,9 @@
 //! in      ITEM slot, frame | END slot, frame | FAILED slot, fault, words
 //! ```
 //!
-//! JavaScript names calls by slots that it hands out again once the last record of one was heard.
+//! JavaScript names calls by slots that it hands out again once the last record of one was heard. Until then
+//! it may give the call up, though the answer lies in the area: it drops that one, and the server is told.
+//! *Checked by* `tests/service-calls.test.js`.
 
 use super::area::{Record, Spill, read};
 use super::options::{ConnectOptions, endpoint, fault};
@@ -42,10 +44,20 @@ pub fn connect_service(path: String, options: ConnectOptions) -> Result<Caller> 
     Ok(Caller { line: RefCell::new(Some(Line::new(client))), watch: RefCell::default() })
 }
 
+/// What a slot names.
+#[derive(Clone, Copy)]
+struct Place {
+    call: CallId,
+    /// The answer is on its way to JavaScript, which may have heard it.
+    is_answered: bool,
+}
+
 /// A client and the slots of its calls.
 struct Line {
     client: Client,
-    calls: Vec<Option<CallId>>,
+    /// By slot. A call that was answered stays until the slot names another: JavaScript gives up none whose
+    /// answer it has heard.
+    calls: Vec<Option<Place>>,
     slots: HashMap<CallId, u32>,
     /// Calls that could not be made.
     refused: Vec<(u32, Error)>,
@@ -69,25 +81,31 @@ impl Line {
             credit: (record.second > 0).then_some(record.second),
             unary: record.what == CALL,
         };
-        match self.client.call(request, options) {
-            Ok(call) => {
-                let slot = record.slot as usize;
-                if self.calls.len() <= slot {
-                    self.calls.resize(slot + 1, None);
-                }
-                self.calls[slot] = Some(call);
-                self.slots.insert(call, record.slot);
-            }
-            Err(error) => self.refused.push((record.slot, error)),
+        let slot = record.slot as usize;
+        if self.calls.len() <= slot {
+            self.calls.resize(slot + 1, None);
         }
+        // Also where there is no call: whatever is said of it is not of the one before.
+        self.calls[slot] = match self.client.call(request, options) {
+            Ok(call) => {
+                self.slots.insert(call, record.slot);
+                Some(Place { call, is_answered: false })
+            }
+            Err(error) => {
+                self.refused.push((record.slot, error));
+                None
+            }
+        };
     }
 
     fn say(&mut self, record: Record, payload: &[u8]) {
         if matches!(record.what, CALL | STREAM) {
             return self.call(record, payload);
         }
-        let Some(call) = self.calls.get(record.slot as usize).copied().flatten() else { return };
+        let place = self.calls.get(record.slot as usize).copied().flatten();
+        let Some(Place { call, is_answered }) = place else { return };
         match record.what {
+            CANCEL if is_answered => self.client.leave_unread(call),
             CANCEL => self.client.cancel(call),
             GRANT => self.client.grant(call, record.first),
             _ => {}
@@ -109,7 +127,8 @@ impl Line {
             }
             let Some(slot) = slot else { continue };
             if is_last && let Some(place) = self.calls.get_mut(slot as usize) {
-                *place = None;
+                let is_answered = matches!(event.kind, EventKind::End);
+                *place = is_answered.then_some(Place { call: event.call, is_answered });
             }
             is_all = match event.kind {
                 EventKind::Item => filling.put(Record { what: ITEM, slot, ..Record::default() }, event.frame),
