@@ -323,6 +323,111 @@ class Trouble(Place, unittest.IsolatedAsyncioTestCase):
                 await asyncio.gather(call, return_exceptions=True)
                 self.assertEqual(await transport.call(b"second"), b"yes")
 
+    async def test_an_answer_that_came_and_was_not_taken_is_given_up_to_the_server(self):
+        def answer_and_hear(hand):
+            _, first, _, _ = hand.frame()
+            hand.send(header(END, first, 10), b"a resource")
+            self.assertEqual(hand.frame()[:2], (CANCEL, first))
+            kind, second, _, _ = hand.frame()
+            self.assertEqual(kind, REQUEST)
+            hand.send(header(END, second, 3), b"yes")
+            # What was taken is not given up, nor what failed.
+            kind, third, _, _ = hand.frame()
+            self.assertEqual(kind, REQUEST)
+            hand.send(header(END, third, fault=Overloaded.fault))
+            kind, fourth, _, _ = hand.frame()
+            self.assertEqual(kind, REQUEST)
+            hand.send(header(END, fourth, 3), b"yes")
+
+        for is_told_first in (True, False):
+            with self.subTest(is_told_first=is_told_first), Peer(self.endpoint(), answer_and_hear):
+                async with await Client.connect(self.endpoint()) as transport:
+                    tell = transport._tell
+
+                    def tell_and_cancel(*event):
+                        transport._tell = tell
+                        for step in (lambda: tell(*event), call.cancel)[:: 1 if is_told_first else -1]:
+                            step()
+
+                    transport._tell = tell_and_cancel
+                    call = asyncio.create_task(transport.call(b"first"))
+                    with self.assertRaises(asyncio.CancelledError):
+                        await call
+                    self.assertEqual(await transport.call(b"second"), b"yes")
+                    call = asyncio.create_task(transport.call(b"third"))
+                    transport._tell = tell_and_cancel
+                    with self.assertRaises(asyncio.CancelledError):
+                        await call
+                    self.assertEqual(await transport.call(b"fourth"), b"yes")
+            os.unlink(self.endpoint())
+
+    async def test_an_answer_of_a_call_that_was_given_up_after_it_was_brought_is_given_up_too(self):
+        def answer_both(hand):
+            _, first, _, _ = hand.frame()
+            _, second, _, _ = hand.frame()
+            hand.send(header(END, first, 5), b"first", header(END, second, 6), b"second")
+            self.assertEqual(hand.frame()[:2], (CANCEL, second))
+            kind, third, _, _ = hand.frame()
+            self.assertEqual(kind, REQUEST)
+            hand.send(header(END, third, 3), b"yes")
+
+        with Peer(self.endpoint(), answer_both):
+            async with await Client.connect(self.endpoint()) as transport:
+                tell, wrong = transport._tell, []
+                asyncio.get_running_loop().set_exception_handler(lambda _, context: wrong.append(context["exception"]))
+                first, second = [asyncio.create_task(transport.call(name)) for name in (b"first", b"second")]
+
+                def tell_one(*event):
+                    # As `KeyboardInterrupt` out of a hearer: the others are told in the next turn.
+                    transport._tell = tell
+                    tell(*event)
+                    second.cancel()
+                    raise ZeroDivisionError
+
+                transport._tell = tell_one
+                self.assertEqual(await first, b"first")
+                with self.assertRaises(asyncio.CancelledError):
+                    await second
+                self.assertEqual(await transport.call(b"third"), b"yes")
+                self.assertEqual([type(error) for error in wrong], [ZeroDivisionError])
+
+    async def test_the_end_of_a_stream_that_was_not_taken_is_given_up_to_the_server(self):
+        def stream_and_hear(hand):
+            _, taken, _, _ = hand.frame()
+            hand.send(header(ITEM, taken, 4), b"item", header(END, taken, 3), b"end")
+            _, left, _, _ = hand.frame()
+            hand.send(header(ITEM, left, 4), b"item", header(END, left, 3), b"end")
+            self.assertEqual(hand.frame()[:2], (CANCEL, left))
+            # One that failed has no end that anybody could have taken.
+            kind, failed, _, _ = hand.frame()
+            self.assertEqual(kind, REQUEST)
+            hand.send(header(ITEM, failed, 4), b"item", header(END, failed, fault=Overloaded.fault))
+            kind, after, _, _ = hand.frame()
+            self.assertEqual(kind, REQUEST)
+            hand.send(header(END, after, 3), b"yes")
+
+        with Peer(self.endpoint(), stream_and_hear):
+            async with await Client.connect(self.endpoint()) as transport:
+                taken = transport.stream(b"taken", credit=8)
+                self.assertEqual([frame async for frame in taken], [b"item", b"end"])
+                await taken.aclose()
+                tell = transport._tell
+
+                def told(call, kind, value):
+                    tell(call, kind, value)
+                    if value != b"item":
+                        ended.set()
+
+                transport._tell = told
+                for name in (b"left", b"failed"):
+                    ended = asyncio.Event()
+                    left = transport.stream(name, credit=8)
+                    self.assertEqual(await anext(left), b"item")
+                    await ended.wait()
+                    await left.aclose()
+                    await left.aclose()
+                self.assertEqual(await transport.call(b"after"), b"yes")
+
     async def test_a_stream_that_another_thread_collects_is_cancelled_and_calls_go_on(self):
         cancelled = threading.Event()
 

@@ -254,6 +254,12 @@ impl Connection {
         });
     }
 
+    /// Says that nobody reads the end of the call that a turn brought: what it names may be taken back. It
+    /// leaves with the next flush, turn or wait. Nothing happens when the client was closed.
+    fn leave_unread(&self, py: Python<'_>, call: u64) {
+        self.say(py, |client| client.leave_unread(CallId::from_number(call)));
+    }
+
     /// Lets a stream send so many items more.
     fn grant(&self, py: Python<'_>, call: u64, items: u32) {
         self.say(py, |client| client.grant(CallId::from_number(call), items));

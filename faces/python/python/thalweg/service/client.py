@@ -20,6 +20,7 @@ from ..watched import Event, Watched
 from .options import ClientOptions
 
 _ITEM: Final = 0
+_END: Final = 1
 _FAILED: Final = 2
 
 
@@ -34,7 +35,8 @@ class _Waiter(Protocol):
 class Client(Watched):
     """Calls a service, any number of calls at a time.
 
-    A task that is cancelled while it awaits a call cancels the call. Belongs to the event loop that it was connected in.
+    A task that is cancelled while it awaits a call cancels the call. The server is told so behind its answer too, if nobody took
+    that: it may name what only its reader would give back. Belongs to the event loop that it was connected in.
     """
 
     def __init__(self, connection: Connection, loop: asyncio.AbstractEventLoop) -> None:
@@ -93,6 +95,9 @@ class Client(Watched):
         except asyncio.CancelledError:
             if self._calls.pop(call, None) is not None:
                 self._forget(call)
+            elif not waiter.cancelled() and waiter.exception() is None:
+                # It was answered in the turn in which the task was cancelled.
+                self._leave_unread(call)
             raise
 
     def stream(self, request: bytes, *, deadline: float | None = None, credit: int | None = None) -> "Stream":
@@ -135,14 +140,22 @@ class Client(Watched):
         self._connection.forget(call)
         self._stir()
 
+    def _leave_unread(self, call: int) -> None:
+        """Tells the server that nobody takes the frame that ended the call."""
+        self._connection.leave_unread(call)
+        self._stir()
+
     def _cancel(self, call: int, inbox: "_Inbox") -> None:
-        """Drops what was not taken of a stream, and cancels it if it has not ended."""
+        """Drops what was not taken of a stream, and cancels it unless the frame that ended it was taken."""
+        has_end = bool(inbox.came) and inbox.came[-1][0] == _END
         self._kept_bytes -= sum(len(value) for kind, value in inbox.came if kind != _FAILED)
         inbox.came.clear()
         if self._holds_back:
             self._stir()
         if self._streams.get(call) is inbox:
             self._forget(call)
+        elif has_end:
+            self._leave_unread(call)
 
     def _grant(self, call: int, items: int) -> None:
         self._connection.grant(call, items)
@@ -171,11 +184,17 @@ class Client(Watched):
                 if kind != _FAILED:
                     self._kept_bytes += len(value)
                 inbox.put(kind, value)
+            elif kind == _END:
+                # Given up after it was brought.
+                self._leave_unread(call)
         elif not waiter.done():
             if kind == _FAILED:
                 waiter.set_exception(value)
             else:
                 waiter.set_result(value)
+        elif kind == _END:
+            # Its task was cancelled, and has not run since.
+            self._leave_unread(call)
 
     def _failures(self, error: Exception) -> Iterable[Event]:
         return [(call, _FAILED, error) for call in (*self._calls, *self._streams)]
