@@ -7,6 +7,7 @@
 
 use crate::generated::server::dispatch_unordered;
 use crate::supervisor::Supervisor;
+use crate::table::Asker;
 use thalweg_service::{ClientId, Handler, Reply, Request};
 
 /// The handler of `schemas/forks.jsonc` for one supervisor.
@@ -25,19 +26,31 @@ use thalweg_service::{ClientId, Handler, Reply, Request};
 /// # }
 /// ```
 #[derive(Debug)]
-pub struct Control(pub(crate) Supervisor);
+pub struct Control {
+    pub(crate) supervisor: Supervisor,
+    /// No other of the supervisor's control services has it.
+    pub(crate) number: u64,
+}
+
+impl Control {
+    fn asker(&self, client: ClientId) -> Asker {
+        Asker { control: self.number, client: client.number() }
+    }
+}
 
 impl Handler for Control {
     fn request(&mut self, request: Request<'_>, reply: Reply) {
-        let supervisor = self.0.for_call(request.client.number(), request.call);
+        let supervisor = self.supervisor.for_call(self.asker(request.client), request.call);
         dispatch_unordered(&supervisor, request.frame, Box::new(reply));
     }
 
     fn given_up(&mut self, client: ClientId, call: u64) {
-        self.0.end_unclaimed(|asked| (asked.client, asked.call) == (client.number(), call));
+        let client = self.asker(client);
+        self.supervisor.end_unclaimed(|asked| (asked.client, asked.call) == (client, call));
     }
 
     fn undelivered(&mut self, client: ClientId) {
-        self.0.end_unclaimed(|asked| asked.client == client.number() && !asked.has_gone_on);
+        let client = self.asker(client);
+        self.supervisor.end_unclaimed(|asked| asked.client == client && !asked.has_gone_on);
     }
 }

@@ -17,7 +17,7 @@ use self::child_guard::ChildGuard;
 use crate::control::Control;
 use crate::keeper::{Job, OrderChannel, keep};
 use crate::listener::{listen, taken};
-use crate::table::{Asked, Entry, Table};
+use crate::table::{Asked, Asker, Entry, Table};
 use parking_lot::{Condvar, Mutex};
 use std::ffi::OsString;
 use std::io;
@@ -71,9 +71,9 @@ impl Options {
 #[derive(Clone)]
 pub struct Supervisor {
     shared: Arc<Shared>,
-    /// The client of the control endpoint that calls, and its number for the call, if one does: see
+    /// The client of a control endpoint that calls, and its number for the call, if one does: see
     /// [`Control`].
-    call: Option<(u64, u64)>,
+    call: Option<(Asker, u64)>,
 }
 
 struct Shared {
@@ -190,31 +190,33 @@ impl Supervisor {
         Ok(this)
     }
 
-    /// The handler that serves this supervisor at a control endpoint.
+    /// The handler that serves this supervisor at a control endpoint. A supervisor may have several.
     pub fn control(&self) -> Control {
-        Control(self.clone())
+        let mut table = self.shared.table.lock();
+        table.controls += 1;
+        Control { supervisor: self.clone(), number: table.controls }
     }
 
     /// The same supervisor, for a call of a client of the control endpoint.
-    pub(crate) fn for_call(&self, client: u64, call: u64) -> Self {
+    pub(crate) fn for_call(&self, client: Asker, call: u64) -> Self {
         self.shared.table.lock().hear(client, call);
         Self { shared: Arc::clone(&self.shared), call: Some((client, call)) }
     }
 
     /// Ends the unclaimed copies that were asked for so.
     pub(crate) fn end_unclaimed(&self, is_unknown: impl Fn(&Asked) -> bool) {
-        let copies: Vec<u64> = {
-            let table = self.shared.table.lock();
-            let unclaimed = table.unclaimed.iter().filter(|(_, asked)| is_unknown(asked));
-            unclaimed.map(|(copy, _)| *copy).collect()
-        };
-        copies.into_iter().for_each(|copy| self.end_copy(copy));
+        let mut table = self.shared.table.lock();
+        let unclaimed = table.unclaimed.iter().filter(|(_, asked)| is_unknown(asked));
+        let copies: Vec<u64> = unclaimed.map(|(copy, _)| *copy).collect();
+        copies.into_iter().for_each(|copy| self.end_copy(&mut table, copy));
     }
 
     /// Ends a copy that no client knows of. Its thread does the work.
-    fn end_copy(&self, number: u64) {
+    fn end_copy(&self, table: &mut Table, number: u64) {
+        // However often its client gives it up while it ends, it is told once.
+        table.unclaimed.remove(&number);
         let this = self.clone();
-        if let Some(entry) = self.shared.table.lock().servers.get(&number) {
+        if let Some(entry) = table.servers.get(&number) {
             // A server whose thread has ended is gone.
             let run = Box::new(move |orders: &mut OrderChannel| drop(this.shut_down(orders, number)));
             let _ = entry.jobs.send(Job { until: self.shared.until(), run });
@@ -399,6 +401,44 @@ impl std::fmt::Debug for Supervisor {
 mod tests {
     use super::*;
     use thalweg_sys::fork::ExitStatus;
+
+    /// A server cannot be told of, so its thread is this one.
+    #[test]
+    fn a_copy_that_ends_slowly_is_told_once_however_often_it_is_given_up() {
+        let shared = Shared {
+            servers_max: 2,
+            patience: Duration::from_secs(60),
+            table: Mutex::default(),
+            bell: EventFd::new().unwrap(),
+            gone: Condvar::new(),
+        };
+        let supervisor = Supervisor { shared: Arc::new(shared), call: None };
+        let (sender, jobs) = std::sync::mpsc::channel();
+        let client = Asker { control: 1, client: 7 };
+        for number in [2, 3] {
+            let entry = Entry {
+                process: 0,
+                address: "127.0.0.1:0".parse().unwrap(),
+                parent: None,
+                is_emancipated: false,
+                may_be_emancipated: false,
+                jobs: sender.clone(),
+                is_to_end: false,
+                waiting: 0,
+            };
+            let mut table = supervisor.shared.table.lock();
+            table.servers.insert(number, entry);
+            table.unclaimed.insert(number, Asked { client, call: number, has_gone_on: false });
+        }
+        let give_up = |call| {
+            supervisor.end_unclaimed(|asked| (asked.client, asked.call) == (client, call));
+            jobs.try_iter().count()
+        };
+        assert_eq!([give_up(2), give_up(2), give_up(2)], [1, 0, 0]);
+        // As its own thread does where it sees that the call was given up.
+        supervisor.end_copy(&mut supervisor.shared.table.lock(), 3);
+        assert_eq!((jobs.try_iter().count(), give_up(3)), (1, 0));
+    }
 
     #[test]
     fn ends_of_strangers_are_kept_only_while_one_may_be_a_server_to_come() {

@@ -16,9 +16,11 @@ pub(crate) struct Table {
     /// Places that are reserved for servers on their way. Each is filled or given up within the patience of
     /// the supervisor.
     pub(crate) coming: usize,
+    /// Control services that there ever were.
+    pub(crate) controls: u64,
     /// No server is added any more.
     pub(crate) is_ending: bool,
-    /// Copies that nobody has named yet, each with the call that it answers.
+    /// Copies that nobody has named yet, nor given up, each with the call that it answers.
     pub(crate) unclaimed: BTreeMap<u64, Asked>,
     /// Processes that ended while a server was on its way, and are not in the table: the server may be one of
     /// them.
@@ -29,10 +31,19 @@ pub(crate) struct Table {
     pub(crate) lost: Option<String>,
 }
 
+/// A client: two control services of one supervisor may give theirs the same numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Asker {
+    /// The number of the control service.
+    pub(crate) control: u64,
+    /// The client's number there.
+    pub(crate) client: u64,
+}
+
 /// The call that asked for a copy.
 #[derive(Debug)]
 pub(crate) struct Asked {
-    pub(crate) client: u64,
+    pub(crate) client: Asker,
     /// The client's number for it.
     pub(crate) call: u64,
     /// The client has sent another call since, so it has read the answer, or gives this call up behind it.
@@ -60,7 +71,7 @@ impl Table {
     }
 
     /// A client sends a call. It has read the answer of an earlier one with the same number.
-    pub(crate) fn hear(&mut self, client: u64, call: u64) {
+    pub(crate) fn hear(&mut self, client: Asker, call: u64) {
         self.unclaimed.retain(|_, asked| (asked.client, asked.call) != (client, call));
         for asked in self.unclaimed.values_mut().filter(|asked| asked.client == client) {
             asked.has_gone_on = true;

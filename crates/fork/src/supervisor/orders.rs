@@ -188,7 +188,7 @@ impl Supervisor {
         if responder.is_cancelled() {
             // Perhaps before the table had the copy, so nothing has ended it yet. A client that gives up from
             // here on finds it there.
-            self.end_copy(copy);
+            self.end_copy(&mut self.shared.table.lock(), copy);
             return Err(failed(&NO_CLIENT));
         }
         Ok((copy, process))

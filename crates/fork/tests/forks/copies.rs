@@ -6,9 +6,9 @@ use std::cell::Cell;
 use std::io::Read;
 use std::net::TcpStream;
 use std::time::Duration;
-use thalweg_fork::Session;
 use thalweg_fork::generated::types::*;
-use thalweg_service::SyncClient;
+use thalweg_fork::{ERROR_TAG, Session};
+use thalweg_service::{Endpoint, Server, ServerOptions, SyncClient};
 use thalweg_sys::epoll::wait_readable;
 
 pub(crate) fn a_fork_is_a_copy_that_goes_its_own_way() {
@@ -302,6 +302,27 @@ pub(crate) fn a_copy_that_is_known_is_not_given_up() {
         // This order would come behind one to end.
         hand.forks().rebind(&moves(&server)).unwrap();
     }
+    control.end();
+}
+
+/// Where another client has the same number, and another call.
+pub(crate) fn a_copy_is_not_given_up_at_another_endpoint() {
+    let control = Control::start();
+    let endpoint = Endpoint::Socket(control.gate.with_file_name("other.sock"));
+    let options = ServerOptions { error_tag: ERROR_TAG.into(), ..ServerOptions::default() };
+    let mut server = Server::bind(std::slice::from_ref(&endpoint), options).unwrap();
+    let (stopper, handler) = (server.stopper(), control.supervisor.control());
+    let serving = std::thread::spawn(move || server.serve(handler).unwrap());
+    // Each is the first client that its server has.
+    let (hand, other) = (Hand::over(&control), Hand::at(endpoint.path().unwrap()));
+    let (copy, ..) = fork(&mut hand.forks(), "1");
+    other.cancel(hand.last());
+    // This order would come behind one to end.
+    let asked = ForksRebind { server: copy.into(), address: "127.0.0.1:0".into() };
+    other.forks().rebind(&asked).unwrap();
+    stopper.stop();
+    drop(other);
+    serving.join().unwrap();
     control.end();
 }
 

@@ -5,6 +5,7 @@ use std::cell::Cell;
 use std::convert::Infallible;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use thalweg_fork::generated::client::ForksClient;
 use thalweg_wire::frame::{FrameKind, HEADER_BYTES, HELLO_BYTES, Header, Hello, LENGTH_MAX, VERSION};
 use thalweg_wire::service::Call;
@@ -18,7 +19,11 @@ pub(crate) struct Hand {
 
 impl Hand {
     pub(crate) fn over(control: &Control) -> Self {
-        let mut socket = UnixStream::connect(control.endpoint.path().unwrap()).unwrap();
+        Self::at(control.endpoint.path().unwrap())
+    }
+
+    pub(crate) fn at(endpoint: &Path) -> Self {
+        let mut socket = UnixStream::connect(endpoint).unwrap();
         let hello = Hello { version: VERSION, shared: false, ring_bytes: 0, schema: [0; 32] };
         socket.write_all(&hello.encode()).unwrap();
         socket.read_exact(&mut [0; HELLO_BYTES]).unwrap();

@@ -38,6 +38,7 @@ tests! {
         a_copy_that_nobody_waits_for_is_none
         a_copy_that_is_given_up_behind_its_answer_ends
         a_copy_that_is_known_is_not_given_up
+        a_copy_is_not_given_up_at_another_endpoint
         a_copy_that_nobody_heard_of_ends
         a_copy_that_comes_late_is_none
         who_speaks_for_a_copy_is_none;
