@@ -13,8 +13,10 @@
 //! - a call whose connection ended is [`Fault::NotSent`] only when its request never left whole, and one
 //!   whose deadline passed when nothing of it left, or will: so no server can have begun it;
 //! - a call whose connection ended has nothing to do with the next one, also while its failure is not taken;
-//! - of a call that is given up the server is told, if it may have the request, before any later request; and
-//!   an answer that comes after a deadline is not taken for one, because the server may have taken it back.
+//! - of a multiplexed call that is given up the server is told, if it may have the request, before any later
+//!   request; and an answer that comes after its deadline is not taken for one, because the server may have
+//!   taken back what it names. A plain connection has no cancels, and what comes counts until the failure of
+//!   the call was told.
 
 mod calls;
 mod deadlines;
@@ -73,11 +75,21 @@ enum Place {
 struct Stashed {
     kind: EventKind,
     frame: Vec<u8>,
+    /// A deadline put it here, and no wait for another call.
+    is_set_aside: bool,
 }
 
 impl Stashed {
     fn item_bytes(&self) -> usize {
-        if matches!(self.kind, EventKind::Item) { self.frame.len() + size_of::<Self>() } else { 0 }
+        if matches!(self.kind, EventKind::Item) { self.bytes() } else { 0 }
+    }
+
+    fn set_aside_bytes(&self) -> usize {
+        if self.is_set_aside { self.bytes() } else { 0 }
+    }
+
+    fn bytes(&self) -> usize {
+        self.frame.len() + size_of::<Self>()
     }
 }
 
@@ -92,6 +104,10 @@ pub(crate) struct Session {
     stash: Kept<Stashed>,
     /// Bytes of items in it.
     stashed_bytes: usize,
+    /// Bytes in it that a deadline put there.
+    set_aside_bytes: usize,
+    /// The caller looked last for what came of one call, and not for what came next.
+    is_by_name: bool,
     /// The frame that was last given out from the stash.
     held: Vec<u8>,
     /// Calls that failed here, and were not told so.
@@ -119,6 +135,8 @@ impl Session {
             incoming: Incoming::default(),
             stash: Kept::default(),
             stashed_bytes: 0,
+            set_aside_bytes: 0,
+            is_by_name: false,
             held: Vec::new(),
             failures: Kept::default(),
             deadlines: Deadlines::default(),
@@ -240,7 +258,7 @@ impl Session {
         }
         self.end(call);
         while let Some(stashed) = self.stash.take(call) {
-            self.stashed_bytes -= stashed.item_bytes();
+            self.uncount(&stashed);
             if matches!(stashed.kind, EventKind::End) {
                 self.leave_unread(call);
             }
@@ -299,8 +317,12 @@ impl Session {
     }
 
     /// Whether reading should pause: the caller holds it up, or [`BACKLOG_BYTES`] came that were not taken.
+    /// For one that looks for one call what came of others is kept beside them.
     pub(crate) fn is_full(&self) -> bool {
-        self.is_held_back || self.incoming.len() >= BACKLOG_BYTES && self.has_arrived()
+        let set_aside_bytes = if self.is_by_name { 0 } else { self.set_aside_bytes };
+        self.is_held_back
+            || self.incoming.len() + set_aside_bytes >= BACKLOG_BYTES
+                && (set_aside_bytes > 0 || self.has_arrived())
     }
 
     /// Whether it is the caller that holds reading up; then it is the caller that ends that.
@@ -345,7 +367,7 @@ impl Session {
     pub(crate) fn expire(&mut self, now: Instant) -> usize {
         let passed: Vec<CallId> = std::iter::from_fn(|| self.deadlines.passed(now)).collect();
         if !self.bounds.plain && passed.iter().any(|call| self.calls.is_current(*call)) {
-            self.stash_arrived();
+            self.stash_arrived(true);
         }
         let passed: Vec<CallId> = passed.into_iter().filter(|call| self.calls.is_current(*call)).collect();
         for &call in &passed {
@@ -365,6 +387,7 @@ impl Session {
 
     /// What came next.
     pub(crate) fn next(&mut self) -> Option<Found> {
+        self.is_by_name = false;
         if let Some((call, stashed)) = self.stash.pop() {
             return Some(self.hold(call, stashed));
         }
@@ -383,11 +406,12 @@ impl Session {
         if let Some(stashed) = self.stash.take(call) {
             return Some(self.hold(call, stashed));
         }
+        self.is_by_name = true;
         while let Some(found) = self.arrive() {
             if found.call == call {
                 return Some(found);
             }
-            self.stash(found);
+            self.stash(found, false);
         }
         let error = self.failures.take(call)?;
         self.end(call).then_some(Found { call, kind: EventKind::Failed(error), place: Place::Nowhere })
@@ -433,7 +457,7 @@ impl Session {
     /// What arrived whole is kept, every other call fails with what `why` says of one whose request may have
     /// left, or has not.
     pub(crate) fn disconnect(&mut self, unread_bytes: u64, why: impl Fn(bool) -> Error) {
-        self.stash_arrived();
+        self.stash_arrived(false);
         for (call, left) in self.calls.lose(self.outgoing.read_up_to(unread_bytes)) {
             self.failures.push(call, why(left));
         }
@@ -448,22 +472,29 @@ impl Session {
     }
 
     fn hold(&mut self, call: CallId, stashed: Stashed) -> Found {
-        self.stashed_bytes -= stashed.item_bytes();
+        self.uncount(&stashed);
         self.held = stashed.frame;
         Found { call, kind: stashed.kind, place: Place::Held }
     }
 
     /// Keeps what arrived whole.
-    fn stash_arrived(&mut self) {
+    fn stash_arrived(&mut self, is_set_aside: bool) {
         while let Some(found) = self.arrive() {
-            self.stash(found);
+            self.stash(found, is_set_aside);
         }
     }
 
-    fn stash(&mut self, found: Found) {
+    /// Something was taken out of the stash.
+    fn uncount(&mut self, stashed: &Stashed) {
+        self.stashed_bytes -= stashed.item_bytes();
+        self.set_aside_bytes -= stashed.set_aside_bytes();
+    }
+
+    fn stash(&mut self, found: Found, is_set_aside: bool) {
         let frame = self.frame(&found).to_vec();
-        let stashed = Stashed { kind: found.kind, frame };
+        let stashed = Stashed { kind: found.kind, frame, is_set_aside };
         self.stashed_bytes += stashed.item_bytes();
+        self.set_aside_bytes += stashed.set_aside_bytes();
         self.stash.push(found.call, stashed);
     }
 }

@@ -91,7 +91,7 @@ mod tests {
                 let call = CallId(call);
                 let of_call = model.iter().position(|(other, _)| *other == call);
                 prop_assert_eq!(kept.has(call), of_call.is_some());
-                let is_even = |n: usize| n % 2 == 0;
+                let is_even = |n: usize| n.is_multiple_of(2);
                 let evens = model.iter().filter(|(other, n)| *other == call && is_even(*n));
                 prop_assert_eq!(kept.any(call, |n| is_even(*n)), evens.count() > 0);
                 match step {

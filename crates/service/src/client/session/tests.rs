@@ -572,6 +572,28 @@ fn a_server_is_told_of_a_cancel_also_where_the_answer_was_kept_for_a_later_turn(
     assert_eq!(said(&mut session), []);
 }
 
+/// Else each deadline that passes would let as much again be read.
+#[test]
+fn what_a_deadline_sets_aside_keeps_reading_paused_until_it_is_taken() {
+    let mut session = session(false);
+    let [stream, overdue, other] = [0; 3].map(|_| ask(&mut session, b""));
+    session.sent(session.unsent_bytes());
+    while !session.is_full() {
+        hear(&mut session, Header::new(FrameKind::Item, stream.number(), 0), &[b'x'; 1_000]);
+    }
+    session.until(overdue, Instant::now());
+    assert_eq!(session.expire(Instant::now()), 1);
+    assert!(session.is_full());
+    // Who looks for one call is not kept from it by what came of others.
+    assert!(session.take(other).is_none() && !session.is_full());
+    assert!(session.next().is_some() && session.is_full());
+    while session.is_full() {
+        assert!(session.next().is_some());
+    }
+    session.forget(stream);
+    assert_eq!((session.set_aside_bytes, session.stashed_bytes), (0, 0));
+}
+
 #[test]
 fn nonsense_that_is_found_at_a_deadline_is_not_waited_behind() {
     let mut session = session(false);
