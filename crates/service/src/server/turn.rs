@@ -12,6 +12,9 @@ use crate::server::handler::Handler;
 use thalweg_reactor::{Key, Readiness};
 use thalweg_sync::contain::contain;
 
+/// Calls that were given up for which room is kept.
+const GIVEN_UP_KEPT: usize = 64;
+
 /// All that acting on a turn's events takes.
 pub(crate) struct ServerTurn<'t, H> {
     pub(crate) engine: &'t mut Engine,
@@ -126,9 +129,16 @@ impl<H: Handler> ServerTurn<'_, H> {
     /// overtakes what it said.
     #[inline]
     pub(crate) fn tell_given_up(&mut self) {
+        if !self.engine.given_up.is_empty() {
+            self.tell_each_given_up();
+        }
+    }
+
+    fn tell_each_given_up(&mut self) {
         while let Some((client, call)) = self.engine.given_up.pop_front() {
             contain(|| self.handler.given_up(client, call));
         }
+        self.engine.given_up.shrink_to(GIVEN_UP_KEPT);
     }
 
     /// Works off what acting itself queued: credit, relieved and dirty connections, calls that were given up,
