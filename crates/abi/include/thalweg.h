@@ -694,8 +694,8 @@ uint16_t thalweg_client_call(struct thalweg_client *client,
                              uint64_t *call);
 
 /**
- * Cancels the call. It still ends: with its answer if that was faster, else with THALWEG_CANCELLED. An
- * unknown call is ignored.
+ * Cancels the call. It still ends: with its answer if that was faster, else with THALWEG_CANCELLED. What
+ * such an answer names may be gone: a server may take it back. An unknown call is ignored.
  *
  * Requires:
  * `client` is null or a client.

@@ -202,8 +202,8 @@ pub unsafe extern "C" fn thalweg_client_call(
     })
 }
 
-/// Cancels the call. It still ends: with its answer if that was faster, else with THALWEG_CANCELLED. An
-/// unknown call is ignored.
+/// Cancels the call. It still ends: with its answer if that was faster, else with THALWEG_CANCELLED. What
+/// such an answer names may be gone: a server may take it back. An unknown call is ignored.
 ///
 /// # Safety
 /// `client` is null or a client.

@@ -137,7 +137,8 @@ pub const Client = struct {
         _ = c.thalweg_client_grant(self.handle, call, items);
     }
 
-    /// Says that the answer is not awaited any more. The call still ends, usually as `error.Cancelled`.
+    /// Says that the answer is not awaited any more. The call still ends, usually as `error.Cancelled`; what an answer names that
+    /// was faster may be gone, because a server may take it back.
     pub fn cancel(self: *Client, call: u64) void {
         _ = c.thalweg_client_cancel(self.handle, call);
     }

@@ -35,7 +35,9 @@ pub struct Request<'a> {
     /// The client that asked.
     pub client: ClientId,
     /// The client's number for the call. No other call of the client has it while this one lasts; a client of
-    /// this crate never uses it again.
+    /// this crate never uses it again, and none may whose handler takes back what the answer of a call names
+    /// that is given up: a later call of that number may be refused before it comes here, and its cancel then
+    /// seems to be this one's. On a plain connection, where calls have no numbers, it is the server's own.
     pub call: u64,
     /// The deadline: from then on the answer is not wanted any more.
     pub deadline: Option<Instant>,
@@ -70,7 +72,8 @@ pub trait Handler {
     /// they keep.
     ///
     /// It is told before any request that the client sent later. It may be told more than once, and of a call
-    /// that was refused before it reached the handler. A plain connection has no cancels.
+    /// that was refused before it reached the handler. A plain connection has no cancels, and
+    /// [`Local`](crate::Local) never tells: whoever cancels there has the answers in hand.
     fn given_up(&mut self, client: ClientId, call: u64) {
         let _ = (client, call);
     }
