@@ -12,6 +12,7 @@ use crate::images::Images;
 use crate::images::STEPS;
 use crate::map::Map;
 use crate::state::{ForkId, Shared, State, config};
+use std::ops::Range;
 use std::sync::Arc;
 use thalweg_log::{Commit, CommitError, Offset, Position, Receipt, Time};
 
@@ -30,7 +31,7 @@ impl State {
     /// The fork shares memory with `of`, and with forks of nearby offsets.
     ///
     /// # Errors
-    /// [`Error::NoState`] when no commit ended there; else as [`State::fork`].
+    /// As [`State::at`] and [`State::fork`].
     pub fn fork_at(&self, of: ForkId, offset: Offset, time: Time) -> Result<(ForkId, Receipt), Error> {
         let parent = self.find(of)?;
         let (map, _) = self.at(of, offset)?;
@@ -75,13 +76,11 @@ impl State {
                     shared.options.log_observer.tell(&log);
                     let id = log.id();
                     images.use_as_parent(parent.log.id(), at, &log, shared.options.history);
-                    shared.branches.lock().insert((parent.log.id(), id));
-                    let fork = Fork::new(log, receipt.ticket, moment, parent.rooted(), at);
+                    shared.branches.lock().insert((parent.log.id(), at, id));
+                    let fork = Fork::new(log, receipt.ticket, moment, parent.rooted());
                     let fork = Arc::new(fork.of_past(past));
-                    if images.lacks(&fork.log) {
-                        fork.begins_at(None);
-                        self.note_due(&fork, at);
-                    }
+                    fork.begins_at(self.begin_of(&images, &fork));
+                    self.note_due(&fork, at);
                     let show = || drop(shared.forks.write().insert(id, fork.clone()));
                     match receipt.ticket {
                         0 => show(),
@@ -111,7 +110,7 @@ impl State {
         // Locked until the fork is dropped: no image is added for it meanwhile that would never be removed.
         let mut images = self.shared.images.lock();
         let log = found.as_ref().map_or_else(|log| log, |fork| &fork.log);
-        let parent = log.fork().map(|branch| branch.parent.id());
+        let branch = log.fork();
         let receipt = match &found {
             Ok(found) => found.leave(&Place { store, durable, kind: &options.kind }, time)?,
             Err(log) => {
@@ -123,12 +122,12 @@ impl State {
         // then they are removed with the next image, or start.
         images.leave(fork);
         let _ = images.clear(store, time, durable.watcher);
-        if let Some(parent) = parent {
-            self.shared.branches.lock().remove(&(parent, fork));
+        if let Some(branch) = branch {
+            self.shared.branches.lock().remove(&(branch.parent.id(), branch.at, fork));
         }
         // Most forks have no forks of their own.
         if log.is_tombstone() {
-            self.pass_over(&images, fork, Offset::MAX);
+            self.pass_over(&images, fork, 0..Offset::MAX);
         }
         drop((images, found));
         // The last owner of the fork frees all its keys, so none is left here.
@@ -136,20 +135,19 @@ impl State {
         Ok(receipt)
     }
 
-    /// The forks of a fork that branched off before an offset are replayed from an image from now on, and no
+    /// The forks of a fork that branched off at these offsets are replayed from an image from now on, and no
     /// longer from where they branched off: no replay of their parent comes there, because it begins behind
     /// it, or because the parent is dropped. Complexity: a look at each of them.
-    pub(crate) fn pass_over(&self, images: &Images, parent: ForkId, before: Offset) {
+    pub(crate) fn pass_over(&self, images: &Images, parent: ForkId, offsets: Range<Offset>) {
         let branches = self.shared.branches.lock();
-        let children: Vec<_> = branches.range((parent, 0)..=(parent, ForkId::MAX)).copied().collect();
+        let children = branches.range((parent, offsets.start, 0)..(parent, offsets.end, 0));
+        let children: Vec<_> = children.copied().collect();
         drop(branches);
-        for (_, child) in children {
+        for (_, at, child) in children {
             #[cfg(test)]
             STEPS.set(STEPS.get() + 1);
-            if let Ok(child) = self.find(child)
-                && let Some(branch) = child.log.fork().filter(|branch| branch.at < before)
-            {
-                child.is_passed_over(branch.at, images.offset_used_by(child.log.id()).unwrap_or(0));
+            if let Ok(child) = self.find(child) {
+                child.is_passed_over(at, images.offset_used_by(child.log.id()).unwrap_or(0));
                 if let Ok(pending) = child.pending() {
                     self.note_due(&child, pending.offset);
                 }

@@ -11,7 +11,8 @@ use thalweg_log::{Commit, Offset, Time};
 impl State {
     /// Writes images of the forks that would take long to replay, and removes those that are no longer
     /// needed. Call it now and then, on a thread that may be busy for long. Returns how many forks were due.
-    /// Complexity: for each of them, all its entries, and a look at each of its forks.
+    /// Complexity: for each of them, all its entries, and a look at each fork that branched off it since its
+    /// last image.
     ///
     /// # Errors
     /// What the log says of the first fork whose image cannot be written. Those of the others are written all
@@ -80,11 +81,13 @@ impl State {
         // image. With the lock, no fork is made meanwhile that would need what is removed.
         let mut images = shared.images.lock();
         let trimmed = self.trim(fork, offset, time);
+        let before = images.offset_used_by(fork.log.id()).unwrap_or(0);
         if !fork.is_dropped() {
             images.use_best(&fork.log, shared.options.history);
         }
-        // Forks that branched off before are not replayed from there any more.
-        self.pass_over(&images, fork.log.id(), offset);
+        // Forks that branched off before are not replayed from there any more. Those that branched off before
+        // the last image never are.
+        self.pass_over(&images, fork.log.id(), before.min(offset)..offset);
         // Not before: if the new one could not be written, it is all there is.
         images.replace_damaged(fork.log.id(), offset);
         // If the fork was dropped meanwhile, this image is removed, too.

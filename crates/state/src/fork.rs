@@ -103,13 +103,8 @@ impl Views {
 
 impl Fork {
     /// A fork whose first state is `moment`; its creation is durable at the ticket `born`.
-    pub(crate) fn new(
-        log: Arc<Log>,
-        born: Position,
-        moment: Moment,
-        rooted: Option<Rooted>,
-        imaged: Offset,
-    ) -> Self {
+    /// [`Fork::begins_at`] is called before others find it.
+    pub(crate) fn new(log: Arc<Log>, born: Position, moment: Moment, rooted: Option<Rooted>) -> Self {
         let (pending, begin) = (Some(moment.clone()), (born, Some(moment)));
         let (committed, under_way) =
             if born == 0 { (begin.1, VecDeque::new()) } else { (None, [begin].into()) };
@@ -120,7 +115,7 @@ impl Fork {
             views: Mutex::new(views),
             rooted: Mutex::new(rooted.map(|rooted| (0, rooted))),
             past: None,
-            imaged: Mutex::new(Some(imaged)),
+            imaged: Mutex::new(None),
         }
     }
 

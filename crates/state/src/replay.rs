@@ -108,7 +108,7 @@ impl Replay<'_> {
             }
             true
         })?;
-        Ok(Fork::new(log.clone(), 0, moment, rooted, 0))
+        Ok(Fork::new(log.clone(), 0, moment, rooted))
     }
 
     /// Where the replay of a log begins: at the newest image of its lineage, at a known place that is as new,

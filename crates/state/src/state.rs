@@ -114,8 +114,8 @@ pub(crate) struct Shared {
     /// Locked only to find a fork, to change the map, or to copy it in constant time: an iteration over all
     /// forks uses a copy, and delays no other call.
     pub(crate) forks: RwLock<Forks>,
-    /// Pairs of a parent and a fork that branched off it. Changed with `images` locked.
-    pub(crate) branches: Mutex<BTreeSet<(ForkId, ForkId)>>,
+    /// A parent, an offset of it, and a fork that branched off it there. Changed with `images` locked.
+    pub(crate) branches: Mutex<BTreeSet<(ForkId, Offset, ForkId)>>,
     /// Forks that cannot be read, and why. They can only be listed and dropped.
     pub(crate) unreadable: RwLock<BTreeMap<ForkId, (Arc<Log>, String)>>,
     /// The number of the next fork's log.
@@ -150,7 +150,10 @@ impl State {
         let mut images = Images::find(store, &image_prefix(name), thalweg_log::now());
         let Replayed { forks, unreadable, damage, damaged } = replay::all(store, logs, &images)?;
         images.set_aside(&damaged);
-        let branch = |fork: &Arc<Fork>| Some((fork.log.fork()?.parent.id(), fork.log.id()));
+        let branch = |fork: &Arc<Fork>| {
+            let branch = fork.log.fork()?;
+            Some((branch.parent.id(), branch.at, fork.log.id()))
+        };
         let branches = forks.values().filter_map(branch).collect();
         let shared = Arc::new(Shared {
             store: store.clone(),

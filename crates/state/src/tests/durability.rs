@@ -85,7 +85,7 @@ fn what_is_noted_when_it_is_durable_already_is_committed() {
         std::thread::yield_now();
     }
     let log = state.find(state.main()).unwrap().log.clone();
-    let fork = Fork::new(log, ticket, Moment::default(), None, 0);
+    let fork = Fork::new(log, ticket, Moment::default(), None);
     let fork = std::sync::Arc::new(fork);
     assert!(fork.moment(View::Committed).is_err());
     state.shared.durable.note(ticket, fork.clone(), || ());

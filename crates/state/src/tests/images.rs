@@ -302,23 +302,69 @@ fn a_fork_is_due_once_an_image_of_its_parent_has_a_start_replay_more_of_it() {
 }
 
 #[test]
+fn a_fork_of_a_state_before_an_image_of_its_parent_is_due_as_after_a_start() {
+    let store = memory();
+    let options = Options { image_bytes: 1_000, ..Options::default() };
+    let state = State::open(&store, "s", options.clone()).unwrap();
+    let main = state.main();
+    let grow = |state: &State, fork, n: usize| state.write(fork, &put("a", &"x".repeat(n)), 1).unwrap().next;
+    let small = grow(&state, main, 100);
+    let past = grow(&state, main, 2_000);
+    let image = grow(&state, main, 100);
+    assert_eq!(state.maintain(2).unwrap(), 1);
+    let fork_at = |at| state.fork_at(main, at, 3).unwrap().0;
+    let [short, of_image] = [small, image].map(fork_at);
+    assert!(!state.is_due());
+    let long = fork_at(past);
+    let behind = |state: &State| {
+        let forks = [(short, small), (of_image, image), (long, past)];
+        forks.map(|(fork, end)| state.find(fork).unwrap().behind(end))
+    };
+    assert_eq!((state.is_due(), behind(&state)), (true, [small, 0, past]));
+    drop(state);
+    let state = State::open(&store, "s", options).unwrap();
+    assert_eq!((state.is_due(), behind(&state)), (true, [small, 0, past]));
+    assert_eq!((state.maintain(4).unwrap(), state.is_due()), (1, false));
+}
+
+#[test]
+fn an_image_looks_at_no_fork_that_branched_off_before_the_last_one() {
+    let store = memory();
+    let state = State::open(&store, "s", Options::default()).unwrap();
+    let main = state.main();
+    for n in 0..3 {
+        state.write(main, &put("a", &n.to_string()), 1).unwrap();
+        for _ in 0..200 {
+            state.fork(main, 1).unwrap();
+        }
+    }
+    let steps = || {
+        state.write(main, &put("b", "1"), 2).unwrap();
+        crate::images::STEPS.set(0);
+        state.checkpoint(main, 2).unwrap();
+        crate::images::STEPS.get()
+    };
+    assert!(steps() >= 600);
+    assert!(steps() < 20);
+}
+
+#[test]
 fn a_fork_whose_image_cannot_be_written_keeps_no_other_waiting() {
     let store = memory();
-    let state = State::open(&store, "s", Options { image_bytes: 1, ..Options::default() }).unwrap();
+    // Longer by a digit, the name of an image is longer than that of a log may be.
+    let name = "s".repeat(usize::from(u16::MAX) - "/images/1-123".len());
+    let state = State::open(&store, &name, Options { image_bytes: 1, ..Options::default() }).unwrap();
     let main = state.main();
     let (fork, _) = state.fork(main, 1).unwrap();
-    let [taken, free] = [main, fork].map(|of| (of, state.write(of, &put("a", "1"), 1).unwrap().next));
-    let log = store.find(b"s/main").unwrap();
-    for again in ["", "+"] {
-        let name = format!("s/images/{}-{}{again}", taken.0, taken.1);
-        store.create(name.as_bytes(), log.config(), None, &Default::default(), None).unwrap();
-        let foreign = store.find(name.as_bytes()).unwrap();
-        let close = thalweg_log::Commit { close: true, ..Default::default() };
-        store.commit(&foreign, foreign.staged().unwrap().version, &close, None).unwrap();
-    }
+    let end = state.write(main, &put("a", "1"), 1).unwrap().next;
+    // The last fork is the first to have its image written.
+    let long = state.write(fork, &put("a", &"1".repeat(1_000)), 1).unwrap().next;
+    let names = [(main, end), (fork, long)].map(|(fork, end)| format!("{name}/images/{fork}-{end}"));
+    assert_eq!(names.each_ref().map(|name| name.len() > usize::from(u16::MAX)), [false, true]);
     let refused = state.maintain(2).unwrap_err();
-    assert!(matches!(refused, Error::Commit(CommitError::Exists)), "{refused}");
-    assert!(find_image(&store, free.0, free.1).staged().is_some_and(|image| image.closed));
+    assert!(matches!(refused, Error::Commit(CommitError::BadName { .. })), "{refused}");
+    let written = store.find(names[0].as_bytes()).unwrap();
+    assert!(written.staged().is_some_and(|image| image.closed));
     assert!(state.is_due(), "the one that could not be");
 }
 

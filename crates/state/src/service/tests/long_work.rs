@@ -52,7 +52,7 @@ fn a_count_that_waited_for_its_turn_looks_at_no_more_than_others_have_the_patien
     let log = state.find(state.main()).unwrap().log.clone();
     let keys = LONG + 1;
     let map = Map::of((0..keys).map(|key| (format!("{key:07}").into(), b"1"[..].into())).collect());
-    let fork = Fork::new(log, 0, Moment { map, offset: 0 }, None, 0);
+    let fork = Fork::new(log, 0, Moment { map, offset: 0 }, None);
     state.shared.forks.write().insert(state.main(), Arc::new(fork));
     let count = StateCount { place: "main".into(), start: None, until: None, view: Some(View::Pending) };
     let Outcome::InTurn { rest, places } = begin(core, StateRequest::Count(count), BUSY) else {
