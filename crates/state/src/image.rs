@@ -1,10 +1,11 @@
 //! An image: a fork's whole state at an offset, so that opening need not replay what led to it.
 //!
-//! It is a log of the same store, named after fork and offset, with a `+` behind these where a damaged image
-//! has that name: the one stays until the other is whole. In it are runs of entries, then one entry with
-//! their number and root. That last entry closes the log, so an image that a crash cut off is recognised by
-//! being open. Whatever depends on the image (the trim of the fork's log, the removal of an older image) is
-//! committed after it, and the store has one order. So no crash keeps such a change and loses the image.
+//! It is a log of the same store, named after fork and offset, with a `+` behind these for each damaged
+//! image of that fork and offset that has the name: those stay until the new one is whole. In it are runs
+//! of entries, then one entry with their number and root. That last entry closes the log, so an image
+//! that a crash cut off is recognised by being open. Whatever depends on the image (the trim of the
+//! fork's log, the removal of an older image) is committed after it, and the store has one order. So no
+//! crash keeps such a change and loses the image.
 //!
 //! ```text
 //! run      { key length u32 │ value length u32 │ key │ value } …      little-endian
@@ -25,7 +26,7 @@ const VERSION: u32 = 1;
 /// The most bytes of a run, unless one entry has more: as much as may be copied while other commits wait.
 const RUN_BYTES: usize = 128 << 10;
 const END_BYTES: usize = 64;
-/// Behind the name of an image that is written where one that is whole has the name.
+/// Behind the name of an image, as often as it takes, where a closed log that cannot be used has the name.
 const AGAIN: &str = "+";
 
 /// A state that is in memory already, and one with its digest to compute others from.
@@ -47,7 +48,7 @@ impl Image {
     /// The image that a log is by its name; `None` for a log without that prefix.
     pub(crate) fn of(log: &Arc<Log>, prefix: &str) -> Option<Self> {
         let name = std::str::from_utf8(log.name().strip_prefix(prefix.as_bytes())?).ok()?;
-        let (fork, offset) = name.strip_suffix(AGAIN).unwrap_or(name).split_once('-')?;
+        let (fork, offset) = name.trim_end_matches(AGAIN).split_once('-')?;
         Some(Self { log: log.clone(), fork: fork.parse().ok()?, offset: offset.parse().ok()? })
     }
 
@@ -78,7 +79,8 @@ impl Image {
         let root = fork.root(moment);
         let begun = || {
             let mut name = format!("{prefix}{id}-{offset}");
-            if store.find(name.as_bytes()).and_then(|log| log.staged()).is_some_and(|state| state.closed) {
+            let staged = |name: &str| store.find(name.as_bytes())?.staged();
+            while staged(&name).is_some_and(|state| state.closed) {
                 name.push_str(AGAIN);
             }
             // A full disk may have left a part of one.

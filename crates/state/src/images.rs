@@ -15,6 +15,7 @@
 use crate::image::Image;
 use crate::lineages::with_ancestors;
 use crate::state::{ForkId, History};
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 use std::iter::successors;
 use std::sync::Arc;
@@ -205,6 +206,7 @@ impl Images {
                 *least = first.min(*least);
             }
         }
+        self.keep_newest();
         let mut chosen: HashMap<LogId, Used> = HashMap::new();
         for (branch, log) in &all {
             let first = firsts[&log.id()];
@@ -223,12 +225,27 @@ impl Images {
             self.choose(log.id(), if is_whole { *used } else { self.used_damaged(log, first) });
         }
         let (images, users) = (&self.images, &self.users);
-        // A crash may have left one beside what was written in its place.
+        // Another of its place may be whole all the same: an older one that was mended by other means.
         let is_replaced = |image: &Image| {
             images.get(&image.fork).is_some_and(|those| those.iter().any(|one| one.offset == image.offset))
         };
         let is_gone = |image: &mut Image| !users.contains_key(&image.id()) || is_replaced(image);
         self.spent.extend(self.damaged.extract_if(.., is_gone).map(|image| image.log));
+    }
+
+    /// Of images of one fork and offset the newest stays. A crash may have left a damaged one beside what was
+    /// written in its place. Only the latter was read then, so nobody knows that the other is damaged.
+    fn keep_newest(&mut self) {
+        for of_fork in self.images.values_mut() {
+            of_fork.sort_by_key(|image| (image.offset, Reverse(image.log.id())));
+            of_fork.dedup_by(|image, newest| {
+                let is_replaced = image.offset == newest.offset;
+                if is_replaced {
+                    self.spent.push(image.log.clone());
+                }
+                is_replaced
+            });
+        }
     }
 
     /// Whether a fork has trimmed entries, and no image of its lineage can be read in their place.

@@ -2,6 +2,8 @@
 
 use super::images::{find_image, images_in};
 use super::*;
+use std::sync::Arc;
+use thalweg_log::Log;
 use thalweg_log::sim::SimDisk;
 
 /// An image of the main line that says it has another root than it has.
@@ -9,24 +11,32 @@ fn forged(store: &Store, fork: ForkId, offset: u64) {
     forged_log(store, &find_image(store, fork, offset));
 }
 
-fn forged_log(store: &Store, log: &std::sync::Arc<thalweg_log::Log>) {
+fn forged_log(store: &Store, log: &Arc<Log>) {
+    let mut entries = entries_of(store, log);
+    *entries.last_mut().unwrap().last_mut().unwrap() ^= 1;
+    let name = String::from_utf8(log.name().to_vec()).unwrap();
+    store.delete(log, log.staged().unwrap().version, 1, None).unwrap();
+    written(store, log, &name, entries);
+}
+
+/// An image with what another has, under another name.
+fn copied(store: &Store, of: &Arc<Log>, name: &str) -> Arc<Log> {
+    written(store, of, name, entries_of(store, of))
+}
+
+fn entries_of(store: &Store, log: &Arc<Log>) -> Vec<Vec<u8>> {
     let mut reader = store.reader(log);
-    let entries: Vec<Vec<u8>> =
-        reader.entries(&Default::default()).map(|entry| entry.unwrap().data.to_vec()).collect();
-    let name = log.name().to_vec();
-    let version = log.staged().unwrap().version;
-    store.delete(log, version, 1, None).unwrap();
-    let config = log.config().clone();
-    let (log, _) = store.create(&name, &config, None, &Default::default(), None).unwrap();
-    let count = entries.len();
-    for (n, mut payload) in entries.into_iter().enumerate() {
-        let close = n + 1 == count;
-        if close {
-            *payload.last_mut().unwrap() ^= 1;
-        }
-        let commit = thalweg_log::Commit { payload: &payload, close, ..Default::default() };
+    reader.entries(&Default::default()).map(|entry| entry.unwrap().data.to_vec()).collect()
+}
+
+/// A log with the configuration of another, closed behind these entries.
+fn written(store: &Store, like: &Log, name: &str, entries: Vec<Vec<u8>>) -> Arc<Log> {
+    let (log, _) = store.create(name.as_bytes(), like.config(), None, &Default::default(), None).unwrap();
+    for (n, payload) in entries.iter().enumerate() {
+        let commit = thalweg_log::Commit { payload, close: n + 1 == entries.len(), ..Default::default() };
         store.commit(&log, log.staged().unwrap().version, &commit, None).unwrap();
     }
+    log
 }
 
 #[test]
@@ -200,33 +210,38 @@ fn a_damaged_image_stays_where_there_is_no_room_for_another() {
     assert_ne!(Some(find_image(&store, fork, offset).id()), damaged);
 }
 
-/// A crash came between the new one and the removal of the damaged one.
+/// A crash came between the new one and the removal of the damaged one. The new one is the younger log and is
+/// read first. It is not if what is damaged was put back by other means.
 #[test]
 fn a_damaged_image_goes_where_another_of_its_place_can_be_read() {
-    let store = memory();
-    let options = Options { history: History::Trimmed, ..Options::default() };
-    let state = State::open(&store, "s", options.clone()).unwrap();
-    state.write(state.main(), &put("a", "1"), 1).unwrap();
-    let (fork, _) = state.fork(state.main(), 1).unwrap();
-    state.write(fork, &put("b", "1"), 1).unwrap();
-    let offset = state.checkpoint(fork, 2).unwrap();
-    let whole = find_image(&store, fork, offset);
-    let mut reader = store.reader(&whole);
-    let entries: Vec<Vec<u8>> =
-        reader.entries(&Default::default()).map(|entry| entry.unwrap().data.to_vec()).collect();
-    let name = format!("s/images/{fork}-{offset}+");
-    let (again, _) = store.create(name.as_bytes(), whole.config(), None, &Default::default(), None).unwrap();
-    for (n, payload) in entries.iter().enumerate() {
-        let commit = thalweg_log::Commit { payload, close: n + 1 == entries.len(), ..Default::default() };
-        store.commit(&again, again.staged().unwrap().version, &commit, None).unwrap();
+    for is_put_back in [false, true] {
+        let store = memory();
+        let options = Options { history: History::Trimmed, ..Options::default() };
+        let state = State::open(&store, "s", options.clone()).unwrap();
+        state.write(state.main(), &put("a", "1"), 1).unwrap();
+        let (fork, _) = state.fork(state.main(), 1).unwrap();
+        state.write(fork, &put("b", "1"), 1).unwrap();
+        let offset = state.checkpoint(fork, 2).unwrap();
+        drop(state);
+        let image = find_image(&store, fork, offset);
+        let name = format!("s/images/{fork}-{offset}+");
+        let again = if is_put_back {
+            let again = copied(&store, &image, &name);
+            forged_log(&store, &image);
+            again
+        } else {
+            let entries = entries_of(&store, &image);
+            forged_log(&store, &image);
+            written(&store, &image, &name, entries)
+        };
+        assert_eq!(images_in(&store), 2);
+        let state = State::open(&store, "s", options).unwrap();
+        assert_eq!(state.damage().is_empty(), !is_put_back);
+        assert_eq!(state.map(fork, View::Committed).unwrap().len(), 2);
+        assert_eq!((images_in(&store), find_image(&store, fork, offset).id()), (1, again.id()));
+        state.checkpoint(fork, 3).unwrap();
+        assert_eq!((images_in(&store), find_image(&store, fork, offset).id()), (1, again.id()));
     }
-    drop(state);
-    forged_log(&store, &whole);
-    let state = State::open(&store, "s", options).unwrap();
-    assert_eq!(state.map(fork, View::Committed).unwrap().len(), 2);
-    assert_eq!(find_image(&store, fork, offset).id(), again.id());
-    state.checkpoint(fork, 3).unwrap();
-    assert_eq!((images_in(&store), find_image(&store, fork, offset).id()), (1, again.id()));
 }
 
 /// One that has the entries finds an image damaged that another cannot do without.
@@ -266,35 +281,42 @@ fn a_fork_whose_images_are_all_damaged_has_a_new_one_written_whatever_its_size()
     }
 }
 
-/// A fork that lost its image at the end of its log has it written again under the same name.
+/// A fork that lost its image at the end of its log has it written again in the same place. If a crash came
+/// before a damaged one was removed, that which was written in its place may be damaged, too.
 #[test]
-fn an_image_is_written_again_where_a_damaged_one_stays() {
-    let store = memory();
-    let trimmed = Options { history: History::Trimmed, ..Options::default() };
-    let state = State::open(&store, "s", trimmed.clone()).unwrap();
-    let (parent, _) = state.fork(state.main(), 1).unwrap();
-    let base = state.write(parent, &put("a", "1"), 1).unwrap().next;
-    let (whole, _) = state.fork(parent, 1).unwrap();
-    let first = state.checkpoint(parent, 2).unwrap();
-    assert_eq!(first, base);
-    let (fork, _) = state.fork(parent, 3).unwrap();
-    drop(state);
-    // What has replaced the entries goes, and one that replaces nothing comes.
-    let state = State::open(&store, "s", Options::default()).unwrap();
-    state.write(fork, &put("b", "1"), 3).unwrap();
-    let end = state.checkpoint(fork, 4).unwrap();
-    state.drop_fork(parent, 4).unwrap();
-    drop(state);
-    forged(&store, parent, first);
-    forged(&store, fork, end);
-    let state = State::open(&store, "s", trimmed.clone()).unwrap();
-    assert_eq!(state.map(fork, View::Committed).unwrap().len(), 2);
-    assert!(find_image(&store, fork, end).staged().is_some() && state.is_due());
-    assert_eq!((state.maintain(6).unwrap(), state.is_due()), (1, false));
-    state.drop_fork(whole, 7).unwrap();
-    drop(state);
-    let state = State::open(&store, "s", trimmed).unwrap();
-    assert!(state.damage().is_empty());
-    assert_eq!(state.map(fork, View::Committed).unwrap().len(), 2);
-    assert_eq!(images_in(&store), 1);
+fn an_image_is_written_again_where_damaged_ones_stay() {
+    for are_two in [false, true] {
+        let store = memory();
+        let trimmed = Options { history: History::Trimmed, ..Options::default() };
+        let state = State::open(&store, "s", trimmed.clone()).unwrap();
+        let (parent, _) = state.fork(state.main(), 1).unwrap();
+        let base = state.write(parent, &put("a", "1"), 1).unwrap().next;
+        let (whole, _) = state.fork(parent, 1).unwrap();
+        let first = state.checkpoint(parent, 2).unwrap();
+        assert_eq!(first, base);
+        let (fork, _) = state.fork(parent, 3).unwrap();
+        drop(state);
+        // What has replaced the entries goes, and one that replaces nothing comes.
+        let state = State::open(&store, "s", Options::default()).unwrap();
+        state.write(fork, &put("b", "1"), 3).unwrap();
+        let end = state.checkpoint(fork, 4).unwrap();
+        state.drop_fork(parent, 4).unwrap();
+        drop(state);
+        forged(&store, parent, first);
+        let image = find_image(&store, fork, end);
+        let again = are_two.then(|| copied(&store, &image, &format!("s/images/{fork}-{end}+")));
+        again.iter().chain([&image]).for_each(|image| forged_log(&store, image));
+        let damaged = 2 + usize::from(are_two);
+        let state = State::open(&store, "s", trimmed.clone()).unwrap();
+        assert_eq!(state.map(fork, View::Committed).unwrap().len(), 2);
+        assert_eq!((images_in(&store), state.is_due()), (damaged, true), "they may be mended by other means");
+        assert_eq!((state.maintain(6).unwrap(), state.is_due()), (1, false));
+        assert_eq!(images_in(&store), 1);
+        state.drop_fork(whole, 7).unwrap();
+        drop(state);
+        let state = State::open(&store, "s", trimmed).unwrap();
+        assert!(state.damage().is_empty());
+        assert_eq!(state.map(fork, View::Committed).unwrap().len(), 2);
+        assert_eq!(find_image(&store, fork, end).name().ends_with(b"++"), are_two);
+    }
 }
