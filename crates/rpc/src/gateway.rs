@@ -112,6 +112,13 @@ pub struct Gateway {
     next_look: Option<Instant>,
 }
 
+/// What a body that is over is answered.
+enum Reply {
+    Answers(Bytes),
+    /// It held notifications only.
+    Nothing,
+}
+
 /// What is said of an answer that there is no room for.
 const TOO_MUCH: &str =
     "the call was made, and its answer does not fit: the batch's other answers take all the room";
@@ -197,26 +204,26 @@ impl Gateway {
 
     /// Carries out what a body asks, now or later: what it is answered at once, or nothing while the answer
     /// is to come under the last name.
-    fn body(&mut self, place: usize, body: &[u8]) -> Option<Bytes> {
+    fn body(&mut self, place: usize, body: &[u8]) -> Option<Reply> {
         let name = self.last_name + 1;
         if let Some(time) = self.served[place].delay.take() {
             if self.budget.lacks(body.len()) {
-                return Some(no_room_for_body());
+                return Some(Reply::Answers(no_room_for_body()));
             }
             let was = self.delayed.bytes();
             self.delayed.add(name, place, body, time);
             self.budget.replace(was, self.delayed.bytes());
         } else {
             let looks = self.next_look.is_some();
-            let answers = self.carry_out(place, body, name);
-            if answers.is_some() {
+            let reply = self.carry_out(place, body, name);
+            if reply.is_some() {
                 if !looks && self.next_look.is_some() {
                     // Notifications are awaited behind this answer, and no answer that comes later has the
                     // first look made, which asks for all that follow.
                     self.handle.nudge();
                 }
                 self.owe_look();
-                return answers;
+                return reply;
             }
         }
         self.last_name = name;
@@ -224,13 +231,13 @@ impl Gateway {
     }
 
     /// Carries out what a body asks; what it is answered, unless that is to come later under this name.
-    fn carry_out(&mut self, place: usize, body: &[u8], name: u64) -> Option<Bytes> {
+    fn carry_out(&mut self, place: usize, body: &[u8], name: u64) -> Option<Reply> {
         let calls = match jsonrpc::calls(body, self.bounds.batch_calls_max) {
             Ok(calls) => calls,
             Err(refused) => {
                 let mut out = Vec::new();
                 write::error(&mut out, Id::NULL, refused.code(), &refused.to_string(), |_| {});
-                return Some(out.into());
+                return Some(Reply::Answers(out.into()));
             }
         };
         let room = std::mem::take(&mut self.room);
@@ -242,7 +249,10 @@ impl Gateway {
             }
         }
         if pending.is_over() {
-            return Some(pending.finish().map_or_else(Bytes::new, |answers| self.leave(answers)));
+            return Some(match pending.finish() {
+                Some(answers) => Reply::Answers(self.copied_if_short(answers)),
+                None => Reply::Nothing,
+            });
         }
         self.budget.replace(0, pending.held_bytes());
         self.bodies.insert(name, pending);
@@ -251,7 +261,7 @@ impl Gateway {
 
     /// Answers that are sent now. Short ones are copied to as many bytes as they have, and their memory is
     /// kept.
-    fn leave(&mut self, mut answers: Vec<u8>) -> Bytes {
+    fn copied_if_short(&mut self, mut answers: Vec<u8>) -> Bytes {
         if answers.capacity() > ROOM_BYTES_KEPT {
             return answers.into();
         }
@@ -475,10 +485,8 @@ fn no_room_for_body() -> Bytes {
 }
 
 /// The response that brings answers, or says that there are none.
-fn respond(answers: Bytes) -> Response {
-    if answers.is_empty() {
-        return Response { status: 204, ..Response::default() };
-    }
+fn respond(reply: Reply) -> Response {
+    let Reply::Answers(answers) = reply else { return Response { status: 204, ..Response::default() } };
     let fields = Lines::constant(b"Content-Type: application/json\r\n");
     Response { status: 200, fields, body: smallvec![answers.into()] }
 }
@@ -490,7 +498,7 @@ impl Service for Gateway {
     fn call(&mut self, request: &Request<'_>, _now: Now) -> Answer<Infallible> {
         match self.route(request) {
             Ok(place) => match self.body(place, request.body) {
-                Some(answers) => Answer::Respond(respond(answers)),
+                Some(reply) => Answer::Respond(respond(reply)),
                 None => Answer::Later(self.last_name),
             },
             Err(refusal) => Answer::Respond(*refusal),
@@ -509,21 +517,28 @@ impl Service for Gateway {
         self.alone = alone;
     }
 
-    fn look(&mut self, _now: Now, each: &mut dyn FnMut(u64, Response)) -> Option<u32> {
+    fn look(&mut self, moment: Now, each: &mut dyn FnMut(u64, Response)) -> Option<u32> {
         let mut over = Vec::new();
         (0..self.served.len()).for_each(|place| self.turn(place, &mut over));
         self.give_up(&mut over);
         let now = Instant::now();
         while let Some(body) = self.take_delayed(now) {
-            if let Some(answers) = self.carry_out(body.place, &body.text, body.name) {
-                each(body.name, respond(answers));
+            if let Some(reply) = self.carry_out(body.place, &body.text, body.name) {
+                each(body.name, respond(reply));
             }
         }
         for name in over {
             let pending = self.bodies.remove(&name);
             self.budget.replace(pending.as_ref().map_or(0, PendingBody::held_bytes), 0);
             let output = pending.and_then(PendingBody::finish);
-            each(name, respond(output.unwrap_or_default().into()));
+            // What waited held a call with an id: that nothing answers it would be a fault here, and is not
+            // to look as if there were notifications only.
+            debug_assert!(output.is_some(), "a body that waited has no answer");
+            let response = match output {
+                Some(answers) => respond(Reply::Answers(answers.into())),
+                None => self.failed(moment),
+            };
+            each(name, response);
         }
         self.owe_look();
         let looks_ms = self.next_look.and_then(|_| u32::try_from(LOOK_EVERY.as_millis()).ok());
