@@ -209,3 +209,28 @@ impl Seen {
         word & (1 << (field % 64)) != 0
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// More than one word takes, and more than two.
+    #[test]
+    fn every_field_of_many_is_noted_for_itself() {
+        let field = |place| Field {
+            name: format!("f{place}"),
+            key: Vec::new(),
+            label: Vec::new(),
+            shape: Shape::Bool,
+        };
+        let fields = Struct { fields: (0..130).map(field).collect() };
+        let mut seen = Seen::none_of(&fields);
+        for place in 0..130 {
+            assert!(!seen.has(place), "{place} before it was noted");
+            assert!(seen.note(place), "{place} for the first time");
+            assert!(seen.has(place), "{place} behind");
+            assert!(!seen.note(place), "{place} again");
+        }
+        assert!((0..130).all(|place| seen.has(place)));
+    }
+}
