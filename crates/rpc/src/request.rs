@@ -58,7 +58,7 @@ pub(crate) fn encode(plan: &Plan, method: &Method, params: Params<'_>, out: &mut
         Params::Positions(text) => whole(text, |text| positions(plan, fields, text, out)),
         Params::Absent => {
             out.push(0x80);
-            optional(fields.fields.iter())
+            all_optional(fields.fields.iter())
         }
     };
     written.map_err(named("params"))
@@ -116,7 +116,7 @@ fn members(plan: &Plan, fields: &Struct, text: &mut Text<'_>, out: &mut Vec<u8>)
     }
     end_fields(fields, out, count_at, count);
     let others = fields.fields.iter().enumerate().filter(|(place, _)| !seen.has(*place));
-    optional(others.map(|(_, field)| field))
+    all_optional(others.map(|(_, field)| field))
 }
 
 /// A message's fields by their order.
@@ -133,7 +133,7 @@ fn positions(plan: &Plan, fields: &Struct, text: &mut Text<'_>, out: &mut Vec<u8
         more = text.next_element()?;
     }
     end_fields(fields, out, count_at, count);
-    optional(fields.fields.iter().skip(count))
+    all_optional(fields.fields.iter().skip(count))
 }
 
 fn write_field(plan: &Plan, field: &Field, text: &mut Text<'_>, out: &mut Vec<u8>) -> FieldResult {
@@ -143,7 +143,7 @@ fn write_field(plan: &Plan, field: &Field, text: &mut Text<'_>, out: &mut Vec<u8
 
 /// Fields that are missing have to be optional.
 #[inline]
-fn optional<'f>(mut missing: impl Iterator<Item = &'f Field>) -> FieldResult {
+fn all_optional<'f>(mut missing: impl Iterator<Item = &'f Field>) -> FieldResult {
     match missing.find(|field| !field.is_optional()) {
         Some(field) => field_error("it is missing").map_err(inside(&field.name)),
         None => Ok(()),
