@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use thalweg_log as log;
-use thalweg_wire::exchange::Work;
+use thalweg_wire::exchange::{Pieces, Work};
 use thalweg_wire::piece::Piece;
 
 const _: () =
@@ -192,7 +192,12 @@ fn read(read: log::Read) -> Read {
         Some((file, at)) => Piece::held(piece.bytes, file, at),
         None => Piece::from(piece.bytes),
     };
-    let pieces = read.pieces.into_iter().map(piece).collect();
+    let mut pieces = Pieces::new();
+    if read.pieces.len() > 1 {
+        // One allocation, with room for the brackets that come around messages.
+        pieces.reserve_exact(read.pieces.len() + 2);
+    }
+    pieces.extend(read.pieces.into_iter().map(piece));
     Read { pieces, next: read.next, at_tail: read.at_tail, closed: read.closed, inside: read.inside }
 }
 
@@ -422,6 +427,30 @@ impl Store for Embedded {
     fn turn_ended(&self) {
         if let Some(watcher) = self.watcher {
             self.store.end_turn(watcher);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::read::body;
+    use thalweg_wire::media::Kind;
+
+    #[test]
+    fn there_is_room_from_the_start_for_the_brackets_around_pieces() {
+        for count in 2..10 {
+            let piece = log::ReadPiece { bytes: (&b"1,"[..]).into(), file: None };
+            let pieces = std::iter::repeat_n(piece, count).collect();
+            let read = read(log::Read {
+                pieces,
+                next: log::Offset::default(),
+                at_tail: true,
+                closed: false,
+                inside: false,
+            });
+            assert_eq!(read.pieces.capacity(), count + 2);
+            assert_eq!(body(Kind::Json, read.pieces).len(), count + 2);
         }
     }
 }

@@ -536,7 +536,8 @@ pub(super) fn described(
         "description": config.description,
     });
     let (before, behind) = (before.to_string(), behind.to_string());
-    let mut body = Pieces::new();
+    // Texts, a comma between two, and what comes before and behind them.
+    let mut body = Pieces::with_capacity((2 * links.len()).max(1) + 1);
     body.push(format!("{},\"streams\":[", before.trim_end_matches('}')).into());
     for (index, links) in links.into_iter().enumerate() {
         if index > 0 {
