@@ -63,6 +63,12 @@ impl Problem {
         )
     }
 
+    /// Retention kept moving the beginning away from a read of it.
+    pub(crate) fn overtaken() -> Self {
+        let detail = "retention kept moving the beginning of the stream while it was being read: send the request again";
+        Self::new(503, "stream-contended", "path", detail)
+    }
+
     /// The refusal as a response.
     pub(crate) fn respond(&self) -> Response {
         self.respond_with(|_| {})

@@ -62,7 +62,7 @@ impl<S: Store> Streams<S> {
                 Err(error) => return Answer::Respond(Problem::from(&error).respond()),
             }
         }
-        Answer::Respond(Problem::contended().respond())
+        Answer::Respond(Problem::overtaken().respond())
     }
 
     /// One look at where the stream stands, and the answer by it.

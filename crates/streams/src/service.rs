@@ -99,7 +99,7 @@ impl<S: Store> Service for Streams<S> {
     }
 
     fn failed(&mut self, _now: Now) -> Response {
-        let detail = "the store failed before the request was known to be durable, so it may or may not last: once the server was restarted, read the stream before sending it again";
+        let detail = "the store failed before the request was known to be durable, so it may or may not last: once the server has been restarted, read the stream before sending it again";
         Problem::new(500, "outcome-unknown", "store", detail).respond()
     }
 
@@ -133,7 +133,7 @@ impl<S: Store> Service for Streams<S> {
 fn packed(request: &Request<'_>) -> Option<Response> {
     let carries = matches!(request.method, Method::Put | Method::Post);
     request.coding().filter(|_| carries).map(|_| {
-        let detail = "bodies are not decoded: send it without a content coding such as gzip";
+        let detail = "bodies are not decoded: send the body without a content coding such as gzip";
         Problem::new(415, "content-encoding", Name::ContentEncoding, detail).respond_with(|headers| {
             headers.constant(b"Accept-Encoding: identity\r\n");
         })

@@ -1,5 +1,6 @@
 use super::*;
 use crate::Sharing;
+use crate::store::StoreError;
 
 fn chunked(catch_up_bytes_max: usize) -> World {
     World::with(Options { catch_up_bytes_max, ..Options::default() })
@@ -257,6 +258,18 @@ fn a_read_from_the_beginning_that_retention_overtakes_begins_with_what_is_left()
         let place = format!("?offset={:016x}_{:016x}", 1, 0);
         assert_eq!(world.get("s", &place).refusal().0, 410, "an offset is one");
     }
+}
+
+#[test]
+fn a_read_that_retention_overtakes_each_time_says_so_of_retention() {
+    let mut world = World::new();
+    world.put("s", "text/plain", "hello");
+    world.model.damage(StoreError::Purged);
+    let overtaken = world.get("s", "");
+    assert_eq!(overtaken.refusal(), (503, "path".into(), "stream-contended".into()));
+    assert_eq!(overtaken.field("retry-after"), "1");
+    let detail = overtaken.problem()["detail"].as_str().unwrap().to_owned();
+    assert!(detail.contains("retention") && !detail.contains("writers"), "{detail}");
 }
 
 #[test]
