@@ -18,7 +18,7 @@ const RECEIVED: usize = 11;
 const SENT: usize = 12;
 const SUBSCRIBERS: usize = 13;
 const SEALED: usize = 14;
-/// How often any limit was reached.
+/// How often any limit was reached: see `overloads_seen`.
 const OVERLOADS: usize = 15;
 /// From here on responses by the first digit of their status.
 const RESPONSES: usize = 16;
@@ -140,7 +140,10 @@ impl Meters {
         std::array::from_fn(|limit| self.counts.read(LIMITS + limit))
     }
 
-    pub(crate) fn overloads_in_all(&self) -> u64 {
+    /// How often any limit was reached, counted beside the limits, so that a turn reads one number to see
+    /// that none was. It may be behind their sum while another thread looks: what is shown is the sum,
+    /// [`Traffic::overloads_in_all`].
+    pub(crate) fn overloads_seen(&self) -> u64 {
         self.counts.read(OVERLOADS)
     }
 

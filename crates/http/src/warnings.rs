@@ -27,7 +27,7 @@ impl Warnings {
     /// Warns of limits that were reached since. In nearly every turn none was.
     #[inline]
     pub(crate) fn reached(&mut self, now_ms: u64, meters: &Meters) {
-        let overloads = meters.overloads_in_all();
+        let overloads = meters.overloads_seen();
         if overloads != self.overloads || self.owes {
             self.overloads = overloads;
             self.warn(now_ms, meters.overloads());
