@@ -1,5 +1,6 @@
 //! Answers, as a client reads them: strictly, because what does not fit is not to be guessed at.
 
+use super::VERSION;
 use crate::json::{Kind, SyntaxError, Text};
 use std::borrow::Cow;
 use std::fmt;
@@ -77,9 +78,6 @@ pub fn answers<'a>(body: &'a str, mut each: impl FnMut(Answer<'a>)) -> Result<bo
     Ok(true)
 }
 
-/// The version, as it is written.
-const VERSION: &str = r#""2.0""#;
-
 fn wrong<T>(what: &'static str) -> Result<T, AnswerError> {
     Err(AnswerError { what })
 }
@@ -127,7 +125,8 @@ enum Name {
     Other,
 }
 
-/// The next member's name, and the colon.
+/// The next member's name, and the colon. Names are compared as they are written: one with escapes is another
+/// name here, since servers write these without any.
 #[inline]
 fn name(text: &mut Text<'_>) -> Result<Name, SyntaxError> {
     if text.passes(r#""jsonrpc":"#) {

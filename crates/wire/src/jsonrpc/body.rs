@@ -1,6 +1,6 @@
 //! A body: one call or a batch of them, judged whole before anything is carried out.
 
-use super::{INVALID_REQUEST, PARSE_ERROR};
+use super::{INVALID_REQUEST, PARSE_ERROR, VERSION};
 use crate::json::{Kind, SyntaxError, Text};
 use smallvec::SmallVec;
 use std::borrow::Cow;
@@ -246,9 +246,9 @@ fn once<T>(
 }
 
 fn version(text: &mut Text<'_>) -> Result<Result<(), &'static str>, SyntaxError> {
-    let is_ours = text.passes(r#""2.0""#)
+    let is_ours = text.passes(VERSION)
         || match text.kind()? {
-            Kind::String => text.string()?.text() == "2.0",
+            Kind::String => text.string()?.text() == VERSION.trim_matches('"'),
             _ => text.value().map(|_| false)?,
         };
     Ok(if is_ours { Ok(()) } else { Err("it has to be \"2.0\"") })

@@ -17,6 +17,8 @@ pub mod write;
 pub use answer::{Answer, AnswerError, Outcome, answers};
 pub use body::{BodyError, Call, Calls, Id, InvalidRequest, Item, Params, calls};
 
+/// The version that requests and answers name, as it is written.
+const VERSION: &str = r#""2.0""#;
 /// The body is not JSON.
 pub const PARSE_ERROR: i32 = -32700;
 /// The JSON is no request.
