@@ -16,7 +16,8 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
 use std::time::Duration;
 use thalweg_service::{CallOptions, Client, ClientOptions, Reply, Request, ServerOptions};
 use thalweg_wire::fault::Fault;
@@ -30,6 +31,9 @@ const PLACE: &str = "THALWEG_TEST_PLACE";
 const PLAIN: &str = "THALWEG_TEST_PLAIN";
 /// A user who is neither root nor anybody in particular.
 const STRANGER: u32 = 65_534;
+/// Whoever writes a program or starts one: a process that another test starts meanwhile has what is written
+/// there open until it becomes its own program, and the system starts none that is open to be written.
+static ALONE: Mutex<()> = Mutex::new(());
 
 /// What a stranger does; nothing in the test program itself.
 #[test]
@@ -65,9 +69,15 @@ fn a_stranger_listens() {
 fn program(directory: &Path) -> PathBuf {
     fs::set_permissions(directory, Permissions::from_mode(0o755)).unwrap();
     let copy = directory.join("stranger");
+    let _alone = ALONE.lock().unwrap();
     fs::copy(std::env::current_exe().unwrap(), &copy).unwrap();
     fs::set_permissions(&copy, Permissions::from_mode(0o755)).unwrap();
     copy
+}
+
+fn start(stranger: &mut Command) -> Child {
+    let _alone = ALONE.lock().unwrap();
+    stranger.spawn().unwrap()
 }
 
 /// A server of ours at a path that every user may connect to.
@@ -95,7 +105,9 @@ fn another_user_is_told_that_only_this_one_may_connect() {
             if plain {
                 stranger.env(PLAIN, "");
             }
-            let output = stranger.current_dir("/").uid(STRANGER).gid(STRANGER).output().unwrap();
+            stranger.current_dir("/").uid(STRANGER).gid(STRANGER).stdin(Stdio::null());
+            stranger.stdout(Stdio::piped()).stderr(Stdio::piped());
+            let output = start(&mut stranger).wait_with_output().unwrap();
             let said = String::from_utf8_lossy(&output.stdout);
             assert!(
                 output.status.success() && said.contains(expected),
@@ -122,7 +134,7 @@ fn a_client_says_nothing_to_another_users_server_unless_that_is_meant() {
         let mut stranger = Command::new(&program);
         stranger.args(["--exact", "a_stranger_listens", "--nocapture"]).env(PLACE, &place);
         stranger.current_dir("/").uid(STRANGER).gid(STRANGER).stdout(Stdio::piped());
-        let mut stranger = stranger.spawn().unwrap();
+        let mut stranger = start(&mut stranger);
         let mut lines = BufReader::new(stranger.stdout.take().unwrap()).lines().map(|line| line.unwrap());
         assert!(lines.any(|line| line.contains("<listens>")));
         let options =
