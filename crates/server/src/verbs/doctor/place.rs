@@ -139,16 +139,21 @@ fn access(data: &Path, place: &Path) -> Finding {
     };
     let found = format!("{}, mode {:03o}", data.display(), metadata.mode() & 0o777);
     if metadata.mode() & 0o022 != 0 {
-        let advice =
-            format!("other users may write there, and so change the store: chmod go-w {}", data.display());
+        let quoted = quoted(data);
+        let advice = format!("other users may write there, and so change the store: chmod go-w -- {quoted}");
         return bad("directory", found, advice);
     }
     if metadata.mode() & 0o055 != 0 {
-        let advice =
-            format!("other users may look into it: unless that is meant, chmod go-rwx {}", data.display());
+        let quoted = quoted(data);
+        let advice = format!("other users may look into it: unless that is meant, chmod go-rwx -- {quoted}");
         return poor("directory", found, advice);
     }
     good("directory", found)
+}
+
+/// A path as one word of a shell's, for a command that is to be pasted.
+fn quoted(path: &Path) -> String {
+    format!("'{}'", path.display().to_string().replace('\'', r"'\''"))
 }
 
 /// How long it takes to make a small write last.
@@ -230,6 +235,24 @@ mod tests {
         let findings = super::directory(directory.path(), directory.path());
         assert_ne!(verdict(&findings, "sync"), Verdict::Bad);
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0, "something was left behind");
+    }
+
+    /// What a shell makes of the command that is advised is the mode that is asked for, of that directory.
+    #[test]
+    fn the_command_that_is_advised_means_the_directory_whatever_it_is_called() {
+        let parent = tempfile::tempdir().unwrap();
+        for (name, mode, left) in [("a $(touch b) 'c' \"d\" `e`;f", 0o770, 0o750), ("it's", 0o750, 0o700)] {
+            let directory = parent.path().join(name);
+            fs::create_dir(&directory).unwrap();
+            fs::set_permissions(&directory, fs::Permissions::from_mode(mode)).unwrap();
+            let advice = access(&directory, &directory).advice;
+            let command = &advice[advice.find("chmod").unwrap()..];
+            assert!(command.contains(" -- '"), "a path may begin with a dash: {command}");
+            let run = std::process::Command::new("sh").arg("-c").arg(command).current_dir(&parent).output();
+            assert!(run.unwrap().status.success(), "{command}");
+            assert_eq!(fs::metadata(&directory).unwrap().mode() & 0o777, left, "{command}");
+        }
+        assert_eq!(fs::read_dir(&parent).unwrap().count(), 2, "something else was run");
     }
 
     #[test]
