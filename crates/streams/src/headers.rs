@@ -74,7 +74,7 @@ pub(crate) fn single<'a>(request: &Request<'a>, name: Name) -> Result<Option<&'a
     let mut values = request.values(name);
     let value = values.next();
     if values.next().is_some() {
-        return Err(Problem::new(400, "header-duplicate", name, "this header may appear only once in a request"));
+        return Err(Problem::new(400, "header-duplicate", name, "this header may appear only once"));
     }
     Ok(value)
 }
