@@ -29,8 +29,8 @@
 //! | 16..20 | request: milliseconds until its deadline, 0 for none |
 //! | 20..24 | credit: items more that may be sent; request: items that may be sent to begin with, 0 for what the welcome says |
 //!
-//! An id may be used again once its call has ended. Not so by a client of handlers that take back what the
-//! answer of a call names that is given up: a cancel says the id alone, and may mean an earlier call's answer.
+//! An id may be used again once its call has ended. A client of handlers that take back what the answer of a
+//! given-up call names must not do so: a cancel says the id alone, and may mean an earlier call's answer.
 //!
 //! *Checked by* the tests here (any bytes, any split) and by `schemas/golden`, which holds a hello, a welcome
 //! and a refusal byte for byte.

@@ -108,7 +108,7 @@ pub(crate) struct CopyOptions {
     /// The server of the destination, if it is a different one.
     #[arg(long, value_name = "URL")]
     pub(crate) to_url: Option<String>,
-    /// The token for the destination's server. That is the server at `--to-url` or, without it, the one in the
+    /// The token for the destination's server. That is the one at `--to-url` or, without it, in the
     /// destination's URL, or else the source's.
     #[arg(long, env = "THALWEG_TO_TOKEN", value_name = "TOKEN", hide_env_values = true)]
     pub(crate) to_token: Option<String>,
