@@ -402,7 +402,7 @@ mod tests {
     use super::*;
     use thalweg_sys::fork::ExitStatus;
 
-    /// A server cannot be told of, so its thread is this one.
+    /// The servers have no threads here: what is sent to them stays where it can be counted.
     #[test]
     fn a_copy_that_ends_slowly_is_told_once_however_often_it_is_given_up() {
         let shared = Shared {

@@ -154,6 +154,21 @@ mod tests {
     use crate::epoll::wait_readable;
     use std::os::fd::AsRawFd;
 
+    /// A program with nothing but paths and arguments, and neither descriptors nor signal handlers of ours.
+    fn plain<'a>(paths: &'a [CString], arguments: &'a [CString]) -> Program<'a> {
+        Program {
+            paths,
+            arguments,
+            environment: &[],
+            directory: None,
+            standard: [None; 3],
+            closes_others: true,
+            default_signals: true,
+            new_session: false,
+            process_group: None,
+        }
+    }
+
     fn strings(words: &[&str]) -> Vec<CString> {
         words.iter().map(|word| CString::new(*word).unwrap()).collect()
     }
@@ -172,17 +187,8 @@ mod tests {
         let (paths, arguments) = (strings(&["/nowhere/sh", "/bin/sh"]), strings(&["sh", "-c", script]));
         let (ours, theirs) = crate::socket::pair().unwrap();
         let environment = own_environment();
-        let mut program = Program {
-            paths: &paths,
-            arguments: &arguments,
-            environment: &environment,
-            directory: None,
-            standard: [None, Some(theirs.as_raw_fd()), None],
-            closes_others: true,
-            default_signals: true,
-            new_session: false,
-            process_group: None,
-        };
+        let standard = [None, Some(theirs.as_raw_fd()), None];
+        let mut program = Program { environment: &environment, standard, ..plain(&paths, &arguments) };
         change(&mut program);
         let started = start(&program).unwrap();
         drop(theirs);
@@ -269,17 +275,7 @@ mod tests {
         let arguments = strings(&["x"]);
         let refused = |tried: &[&str]| {
             let paths = strings(tried);
-            let program = Program {
-                paths: &paths,
-                arguments: &arguments,
-                environment: &[],
-                directory: None,
-                standard: [None; 3],
-                closes_others: true,
-                default_signals: true,
-                new_session: true,
-                process_group: None,
-            };
+            let program = Program { new_session: true, ..plain(&paths, &arguments) };
             let kinds = [spawn, by_library].map(|start| {
                 let Refused { step, error } = start(&program).unwrap_err();
                 assert_eq!(step, Step::Program, "{tried:?}: {error}");
@@ -302,17 +298,7 @@ mod tests {
     fn what_is_refused_is_named() {
         let (paths, arguments) = (strings(&["/bin/true"]), strings(&["true"]));
         let refused = |change: fn(&mut Program<'_>)| {
-            let mut program = Program {
-                paths: &paths,
-                arguments: &arguments,
-                environment: &[],
-                directory: None,
-                standard: [None; 3],
-                closes_others: true,
-                default_signals: true,
-                new_session: false,
-                process_group: None,
-            };
+            let mut program = plain(&paths, &arguments);
             change(&mut program);
             let found = [spawn, by_library].map(|start| {
                 let Refused { step, error } = start(&program).unwrap_err();
