@@ -74,8 +74,9 @@ impl State {
         let now = found.pending()?;
         let past = shared.past.lock().near(fork, offset, now.offset);
         let near = Near { map: past.map_or(now.map, |past| Map::clone(&past)), rooted: found.rooted() };
+        let look = || shared.images.lock().under_or_damaged(&found.log, offset);
         loop {
-            let images = shared.images.lock().under_or_damaged(&found.log, offset);
+            let images = look();
             let moment = replay::until(&shared.store, &found.log, &images, &near, offset);
             match moment.map(|moment| moment.filter(|moment| moment.offset == offset)) {
                 Ok(Some(moment)) => return Ok((moment.map, ticket)),
@@ -84,10 +85,7 @@ impl State {
                 // An image was removed before it was read, and is missing or empty; or entries were trimmed
                 // that another image replaces. Other images are added before anything is removed, so the next
                 // try begins with those.
-                _ if !image::are_same(
-                    &shared.images.lock().under_or_damaged(&found.log, offset),
-                    &images,
-                ) => {}
+                _ if !image::are_same(&look(), &images) => {}
                 Ok(None) | Err(Error::Read(ReadError::Purged { .. })) => return Err(no_state),
                 Err(error) => return Err(error),
             }
