@@ -220,10 +220,12 @@ pub(crate) fn now_ms<S: Service>(core: &HttpCore<S>) -> u32 {
     core.now_ms() as u32
 }
 
-/// Notes when patience ends; whether that is earlier than what was noted before, for which the timer may be
-/// set.
+/// Notes when patience ends, as late as a timer that is set here: it begins now, and not with the turn, in
+/// which what is waited for may have come after much else. Whether that is earlier than what was noted
+/// before, for which the timer may be set.
 pub(crate) fn note_deadline<S: Service>(core: &mut HttpCore<S>, key: Key, after_ms: u32) -> bool {
-    let deadline_ms = now_ms(core).wrapping_add(after_ms);
+    // One more, because a part of this millisecond has passed.
+    let deadline_ms = (core.fresh_now_ms() as u32).wrapping_add(after_ms).wrapping_add(1);
     let Some(entry) = core.entry(key) else { return false };
     let before_ms = std::mem::replace(&mut entry.deadline_ms, deadline_ms);
     // Deadlines lie less than half of all milliseconds apart.

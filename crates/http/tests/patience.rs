@@ -5,7 +5,7 @@ mod common;
 
 use common::{Client, Server};
 use std::io::{Read, Write};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use thalweg_http::{Config, Limit};
 
 fn patient() -> Config {
@@ -50,6 +50,19 @@ fn what_came_while_the_reactor_was_held_up_is_not_late() {
     for client in clients.iter_mut().chain([&mut blocker]) {
         assert_eq!(client.answer().status, 200);
     }
+}
+
+#[test]
+fn who_waited_long_for_an_answer_is_idle_only_from_the_answer_on() {
+    const SLOW_MS: u64 = 600;
+    const IDLE_MS: u32 = 400;
+    let server = Server::start(Config { idle_timeout_ms: IDLE_MS, ..patient() });
+    let mut client = server.connect();
+    let start = Instant::now();
+    client.get(&format!("/slow/{SLOW_MS}"));
+    assert_eq!(client.answer().status, 200);
+    assert!(client.at_end());
+    assert!(start.elapsed() >= Duration::from_millis(SLOW_MS + u64::from(IDLE_MS)), "{:?}", start.elapsed());
 }
 
 #[test]

@@ -656,8 +656,8 @@ fn what_was_not_read_from_a_slow_reader_may_still_come_once_it_caught_up() {
 fn whoever_does_not_read_is_not_read_from_and_is_cut_in_the_end() {
     let server = Server::start(Config { stall_timeout_ms: 300, ..patient() });
     let mut slow = server.connect();
-    slow.send(&"GET /big/1000000 HTTP/1.1\r\nHost: t\r\n\r\n".repeat(60));
     let start = Instant::now();
+    slow.send(&"GET /big/1000000 HTTP/1.1\r\nHost: t\r\n\r\n".repeat(60));
     let calls = || server.shared.lock().unwrap().calls;
     server.until("cut", |counts| counts.connections == 0 && calls() > 0);
     assert!(calls() < 30, "{} of 60 responses were made for a peer that takes none", calls());
