@@ -5,6 +5,7 @@ use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::str::FromStr;
+use thalweg_wire::host::is_port;
 
 /// RFC 1035 2.3.4.
 const HOST_BYTES_MAX: usize = 253;
@@ -54,7 +55,7 @@ impl FromStr for ListenSpec {
             let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
             !host.is_empty() && host.len() <= HOST_BYTES_MAX && host.bytes().all(plain)
         };
-        let parts = text.rsplit_once(':').filter(|(host, _)| is_host(host));
+        let parts = text.rsplit_once(':').filter(|(host, port)| is_host(host) && is_port(port));
         let named = parts.and_then(|(host, port)| Some((host.to_owned(), port.parse().ok()?)));
         let (host, port) =
             named.ok_or("expected an address with a port, such as 127.0.0.1:4437, or unix:/path")?;
@@ -132,6 +133,10 @@ mod tests {
             ["127.0.0.1", "unix:", "", ":80", "a:", "a:65536", "a b:80", "::1:80", "http://a:80", "[::1]"]
         {
             assert!(ListenSpec::from_str(wrong).is_err(), "{wrong}");
+        }
+        // With a sign it is no address, and must not become the name of a host.
+        for signed in ["127.0.0.1:+80", "a:+80", "a:-0"] {
+            assert!(ListenSpec::from_str(signed).is_err(), "{signed}");
         }
         assert_eq!(ListenSpec::from_str("[::1]:80").unwrap().to_string(), "http://[::1]:80");
     }
