@@ -39,9 +39,8 @@ pub(crate) fn file_name(start: Position) -> String {
 }
 
 pub(crate) fn start_of(name: &str) -> Option<Position> {
-    name.strip_prefix(PREFIX)
-        .filter(|digits| digits.len() == 16)
-        .and_then(|d| u64::from_str_radix(d, 16).ok())
+    let start = u64::from_str_radix(name.strip_prefix(PREFIX)?, 16).ok()?;
+    (file_name(start) == name).then_some(start)
 }
 
 /// A checkpoint read back.

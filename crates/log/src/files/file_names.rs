@@ -16,8 +16,8 @@ pub(crate) fn spare(number: u32) -> String {
 }
 
 fn is_spare(name: &str) -> bool {
-    let number = name.strip_prefix(SPARE_PREFIX).filter(|digits| digits.len() == 10);
-    number.is_some_and(|digits| digits.parse::<u32>().is_ok())
+    let number = name.strip_prefix(SPARE_PREFIX).and_then(|digits| digits.parse().ok());
+    number.is_some_and(|number| spare(number) == name)
 }
 
 /// What marks a store, in the order in which they go.
@@ -64,6 +64,13 @@ mod tests {
         assert!(is_ours("spare-0000000002") && is_leftover("spare-0000000002"));
         for name in ["notes", "notes.new", ".new", "segment-1", "segment-notes", "spare-parts", "backup.new"]
         {
+            assert!(!is_ours(name), "{name}");
+        }
+        // Numbers of ours, but not as we write them.
+        for name in ["segment-+000000001", "settled-+000000001", "spare-+000000002"] {
+            assert!(!is_ours(name), "{name}");
+        }
+        for name in ["checkpoint-+000000100000040", "checkpoint-00000001000000FF"] {
             assert!(!is_ours(name), "{name}");
         }
     }

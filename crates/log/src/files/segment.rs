@@ -51,8 +51,8 @@ pub(crate) fn next_number(number: u32) -> io::Result<u32> {
 }
 
 pub(crate) fn number_of(name: &str) -> Option<u32> {
-    let number = name.strip_prefix(PREFIX).filter(|digits| digits.len() == 10)?.parse().ok();
-    number.filter(|number| *number <= NUMBER_MAX)
+    let number = name.strip_prefix(PREFIX)?.parse().ok()?;
+    (number <= NUMBER_MAX && file_name(number) == name).then_some(number)
 }
 
 /// One segment, readable up to its published mark.

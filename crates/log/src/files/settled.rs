@@ -59,7 +59,8 @@ pub(crate) fn file_name(number: u32) -> String {
 }
 
 pub(crate) fn number_of(name: &str) -> Option<u32> {
-    name.strip_prefix(PREFIX).filter(|digits| digits.len() == 10)?.parse().ok()
+    let number = name.strip_prefix(PREFIX)?.parse().ok()?;
+    (file_name(number) == name).then_some(number)
 }
 
 /// The last 64 bytes of the file, which describe the rest.
