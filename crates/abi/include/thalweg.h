@@ -70,6 +70,10 @@ enum thalweg_exit_kind {
    * By a signal.
    */
   THALWEG_EXIT_KIND_SIGNAL = 2,
+  /**
+   * Nobody knows how: this process ignores SIGCHLD, or waits elsewhere for all its children.
+   */
+  THALWEG_EXIT_KIND_UNKNOWN = 3,
 };
 
 /**
@@ -624,7 +628,7 @@ struct thalweg_exit {
    */
   enum thalweg_exit_kind kind;
   /**
-   * The code, or the signal's number.
+   * The code, or the signal's number; 0 while it runs, -1 where nobody knows.
    */
   int32_t number;
 };

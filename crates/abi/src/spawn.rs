@@ -63,6 +63,8 @@ pub enum ThalwegExitKind {
     Code = 1,
     /// By a signal.
     Signal = 2,
+    /// Nobody knows how: this process ignores SIGCHLD, or waits elsewhere for all its children.
+    Unknown = 3,
 }
 
 /// How a program ended, and the code or the signal.
@@ -71,7 +73,7 @@ pub enum ThalwegExitKind {
 pub struct ThalwegExit {
     /// How.
     pub kind: ThalwegExitKind,
-    /// The code, or the signal's number.
+    /// The code, or the signal's number; 0 while it runs, -1 where nobody knows.
     pub number: i32,
 }
 
@@ -81,6 +83,7 @@ impl From<Option<Exit>> for ThalwegExit {
             None => (ThalwegExitKind::Running, 0),
             Some(Exit::Code(code)) => (ThalwegExitKind::Code, code),
             Some(Exit::Signal(signal)) => (ThalwegExitKind::Signal, signal),
+            Some(Exit::Unknown) => (ThalwegExitKind::Unknown, -1),
         };
         Self { kind, number }
     }

@@ -19,7 +19,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use thalweg_reactor::Wait;
-use thalweg_sys::child::{Child, Program, is_of_unknown_end, log_bytes, log_tail};
+use thalweg_sys::child::{Child, Program, log_bytes, log_tail};
 use thalweg_sys::socket::{self, SLEEP_MAX};
 use thalweg_transport::Endpoint;
 use thalweg_wire::fault::Fault;
@@ -28,6 +28,9 @@ pub use thalweg_sys::child::Exit;
 
 /// How much of a log an error quotes.
 const TAIL_BYTES: u64 = 2_048;
+
+/// Why an end is not known.
+const UNKNOWN: &str = "this process ignores SIGCHLD, or waits elsewhere for all its children";
 
 /// How a program is started, and what happens when it does not do as it should.
 #[derive(Clone, Debug)]
@@ -210,7 +213,7 @@ impl Spawned {
             (Some(child), _) => match child.wait(Some(Duration::ZERO)) {
                 Ok(None) => return Ok(ProgramEvent::Running),
                 Ok(Some(exit)) => exit,
-                Err(error) => return Err(self.not_learned(error)),
+                Err(error) => return Err(error.into()),
             },
             (None, Some(exit)) => exit,
             (None, None) => return Err(Error::new(Fault::NoServer, "it never ran")),
@@ -280,11 +283,7 @@ impl Spawned {
     /// As [`Spawned::start_interruptible`].
     pub fn restart_interruptible(&mut self, interrupted: &mut dyn FnMut() -> bool) -> Result<(), Error> {
         let mut patience = Patience::new(interrupted);
-        match self.end(&mut patience) {
-            // It is gone: for a new one nobody has to know how.
-            Err(error) if is_of_unknown_end(&error) => {}
-            ended => drop(ended?),
-        }
+        self.end(&mut patience)?;
         self.stopped = false;
         self.launch(&mut patience)
     }
@@ -339,19 +338,12 @@ impl Spawned {
             log: options.log.clone(),
             standard,
         };
-        let mut child = Child::start(program).map_err(|error| match is_of_unknown_end(&error) {
-            true => self.not_learned(error),
-            false => self.not_started(error),
-        })?;
+        let mut child = Child::start(program).map_err(|error| self.not_started(error))?;
         if let Err(mut unready) = self.await_ready(&mut child, patience) {
             match end(&mut child, self.options.end_within, patience) {
                 Ok(exit) => self.exit = exit,
                 Err(error) => {
-                    let error = error.to_string();
-                    // It may be why the program was not ready, and is said once.
-                    if !unready.detail.contains(&error) {
-                        let _ = write!(unready.detail, "\nwhat became of it cannot be learned: {error}");
-                    }
+                    let _ = write!(unready.detail, "\nwhat became of it cannot be learned: {error}");
                 }
             }
             return Err(unready);
@@ -392,7 +384,7 @@ impl Spawned {
             match child.wait(Some(Duration::ZERO)) {
                 Ok(None) => {}
                 Ok(Some(exit)) => return Err(self.ended(exit, " before it answered")),
-                Err(error) => return Err(self.not_learned(error)),
+                Err(error) => return Err(error.into()),
             }
             if client.is_connected() {
                 return Ok(());
@@ -426,21 +418,13 @@ impl Spawned {
     }
 
     fn ended(&self, exit: Exit, when: &str) -> Error {
-        let how = match exit {
-            Exit::Code(code) => format!("code {code}"),
-            Exit::Signal(signal) => format!("signal {signal}"),
+        let program = self.program.to_string_lossy();
+        let ended = match exit {
+            Exit::Code(code) => format!("{program} ended with code {code}{when}"),
+            Exit::Signal(signal) => format!("{program} ended with signal {signal}{when}"),
+            Exit::Unknown => format!("{program} ended{when}, and nobody knows how: {UNKNOWN}"),
         };
-        let program = self.program.to_string_lossy();
-        Error::new(Fault::NoServer, format!("{program} ended with {how}{when}{}", self.tail()))
-    }
-
-    /// Why it is not known whether, or how, it ended.
-    fn not_learned(&self, error: io::Error) -> Error {
-        if !is_of_unknown_end(&error) {
-            return error.into();
-        }
-        let program = self.program.to_string_lossy();
-        Error::new(Fault::NoServer, format!("{program}: {error}{}", self.tail()))
+        Error::new(Fault::NoServer, ended + &self.tail())
     }
 
     /// The end of what it wrote to its log, from the beginning of a line.

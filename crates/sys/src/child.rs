@@ -6,13 +6,13 @@
 //! Where something else reaped it, as the kernel does for a process that ignores `SIGCHLD`, nobody can tell
 //! how it ended, and whoever has its number by then is left alone.
 
+use crate::event::EventFd;
 use rustix::io::Errno;
 use rustix::process::{
     Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, getpgid, getpid, getppid, kill_process,
     kill_process_group, pidfd_open, set_parent_process_death_signal, waitid,
 };
 use std::ffi::OsString;
-use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -46,6 +46,9 @@ pub enum Exit {
     Code(i32),
     /// By a signal of this number.
     Signal(i32),
+    /// Nobody knows how, because something else reaped it: this process ignores `SIGCHLD`, or waits elsewhere
+    /// for all its children.
+    Unknown,
 }
 
 /// A child that was started and not reaped.
@@ -63,7 +66,7 @@ impl Child {
     ///
     /// # Errors
     /// `NotFound`, `PermissionDenied`, what the kernel says: of the program, or, with its path in front, of
-    /// the directory or the log. It has ended already, and nobody knows how: see [`is_of_unknown_end`].
+    /// the directory or the log.
     pub fn start(program: Program) -> io::Result<Self> {
         let mut command = Command::new(&program.name);
         command.args(&program.arguments).envs(program.environment).process_group(0);
@@ -93,8 +96,16 @@ impl Child {
         let id = Pid::from_child(&process);
         match pidfd_open(id, PidfdFlags::empty()) {
             Ok(descriptor) => Ok(Self { process, descriptor, exit: None }),
-            // It was short-lived.
-            Err(Errno::SRCH) => Err(reaped_elsewhere()),
+            // It was short-lived, and is reaped already. What it started ends with it, unless its number is
+            // another's by now: see `signal`.
+            Err(Errno::SRCH) => {
+                if getpgid(Some(id)) == Err(Errno::SRCH) {
+                    let _ = kill_process_group(id, Signal::KILL);
+                }
+                let ended = EventFd::new()?;
+                ended.signal()?;
+                Ok(Self { process, descriptor: ended.into(), exit: Some(Exit::Unknown) })
+            }
             Err(error) => {
                 let _ = process.kill().and_then(|()| process.wait());
                 Err(error.into())
@@ -152,8 +163,7 @@ impl Child {
     /// How it ended, if it did within this time.
     ///
     /// # Errors
-    /// It ended, and nobody knows how, because something else reaped it: see [`is_of_unknown_end`]. What the
-    /// kernel says.
+    /// What the kernel says.
     pub fn wait(&mut self, timeout: Option<Duration>) -> io::Result<Option<Exit>> {
         let until = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         while self.exit.is_none() {
@@ -161,14 +171,7 @@ impl Child {
             if crate::socket::wait(self.descriptor.as_fd(), false, left)?.readable {
                 let was_reaped = self.was_reaped();
                 self.kill()?;
-                if was_reaped {
-                    return Err(reaped_elsewhere());
-                }
-                let status = self.process.wait().map_err(|error| match Errno::from_io_error(&error) {
-                    Some(Errno::CHILD) => reaped_elsewhere(),
-                    _ => error,
-                })?;
-                self.exit = status.code().map(Exit::Code).or(status.signal().map(Exit::Signal));
+                self.exit = Some(if was_reaped { Exit::Unknown } else { reap(&mut self.process)? });
             } else if left == Some(Duration::ZERO) {
                 break;
             }
@@ -184,31 +187,16 @@ impl AsFd for Child {
     }
 }
 
-/// A child ended, and something else reaped it.
-#[derive(Debug)]
-struct ReapedElsewhere;
-
-impl std::error::Error for ReapedElsewhere {}
-
-impl fmt::Display for ReapedElsewhere {
-    /// Says why it is not known how it ended, and names what the kernel said.
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(
-            "it ended, and nobody knows how: this process ignores SIGCHLD, or waits elsewhere for ",
-        )?;
-        write!(out, "all its children ({})", io::Error::from(Errno::CHILD))
+/// Takes the end of a process that has ended, unless somebody else takes it first.
+fn reap(process: &mut std::process::Child) -> io::Result<Exit> {
+    match process.wait() {
+        Ok(status) => {
+            let by_signal = status.signal().map_or(Exit::Unknown, Exit::Signal);
+            Ok(status.code().map_or(by_signal, Exit::Code))
+        }
+        Err(error) if Errno::from_io_error(&error) == Some(Errno::CHILD) => Ok(Exit::Unknown),
+        Err(error) => Err(error),
     }
-}
-
-#[cold]
-fn reaped_elsewhere() -> io::Error {
-    io::Error::new(io::Error::from(Errno::CHILD).kind(), ReapedElsewhere)
-}
-
-/// Whether [`Child::start`] or [`Child::wait`] says with this error that a child has ended, and that nobody
-/// knows how.
-pub fn is_of_unknown_end(error: &io::Error) -> bool {
-    error.get_ref().is_some_and(|inner| inner.is::<ReapedElsewhere>())
 }
 
 /// Puts the file's path in front of the kernel's error. What it makes has no code of the system's, by which
@@ -290,7 +278,7 @@ mod tests {
         if role == "ignores" {
             // It may be gone before it is looked at.
             let ended = Child::start(shell("exit 7")).and_then(|mut child| child.wait(None));
-            println!("{}", ended.unwrap_err());
+            println!("{ended:?}");
             return;
         }
         rustix::process::setpgid(None, Some(getpgid(getppid()).unwrap())).unwrap();
@@ -304,7 +292,7 @@ mod tests {
         command.arg("--ignore-signal=CHLD").arg(std::env::current_exe().unwrap());
         command.args(["--exact", "child::tests::a_child_plays_its_role", "--nocapture"]);
         let said = String::from_utf8(command.env(ROLE, "ignores").output().unwrap().stdout).unwrap();
-        assert!(said.contains("ignores SIGCHLD") && said.contains("os error 10"), "{said}");
+        assert!(said.contains("Ok(Some(Unknown))"), "{said}");
     }
 
     #[test]
@@ -316,7 +304,8 @@ mod tests {
         gone.process.wait().unwrap();
         gone.kill().unwrap();
         assert!(crate::socket::wait(ours.as_fd(), false, Some(Duration::from_secs(60))).unwrap().readable);
-        assert!(is_of_unknown_end(&gone.wait(None).unwrap_err()));
+        assert_eq!(gone.wait(None).unwrap(), Some(Exit::Unknown));
+        assert_eq!(gone.wait(None).unwrap(), Some(Exit::Unknown), "and says so again");
         // As if this one had got the number of the other.
         let mut other = Child::start(shell("sleep 1000")).unwrap();
         std::mem::swap(&mut gone.descriptor, &mut other.descriptor);

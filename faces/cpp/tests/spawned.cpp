@@ -90,6 +90,15 @@ void respawning() {
     holds(fault_of([&] { spawned.tend(); }) == Fault::closed);
 }
 
+void unknown_end() {
+    // The kernel keeps no exit codes then.
+    const auto before = std::signal(SIGCHLD, SIG_IGN);
+    thalweg::Spawned spawned("cat", "-");
+    const auto stopped = spawned.stop();
+    std::signal(SIGCHLD, before);
+    holds(stopped && stopped->is_unknown && !stopped->by_signal && stopped->number == -1);
+}
+
 } // namespace
 
 void spawning() {
@@ -97,6 +106,7 @@ void spawning() {
     streams(true);
     failing();
     respawning();
+    unknown_end();
 }
 
 } // namespace tests

@@ -54,6 +54,12 @@ class Starting(Place):
         spawned = self.start("-c", deaf + run, self.endpoint(), end_within=0.1)
         self.assertEqual(spawned.stop(), -signal.SIGKILL)
 
+    def test_one_whose_end_nobody_knows_has_ended_all_the_same(self):
+        before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+        self.addCleanup(signal.signal, signal.SIGCHLD, before)
+        spawned = Spawned("cat", "-")
+        self.assertEqual((spawned.stop(), spawned.exit), (255, 255))
+
     def test_one_that_died_is_started_anew_so_many_times(self):
         spawned = self.start(SERVER, self.endpoint(), respawn=(1, 3600))
         os.kill(spawned.process, signal.SIGKILL)

@@ -92,7 +92,7 @@ pub const SpawnOptions = extern struct {
     pipes: bool,
 };
 
-pub const ExitKind = enum(c_uint) { running = 0, code = 1, signal = 2 };
+pub const ExitKind = enum(c_uint) { running = 0, code = 1, signal = 2, unknown = 3 };
 
 pub const Exit = extern struct { kind: ExitKind, number: i32 };
 

@@ -46,12 +46,15 @@ pub const Exit = union(enum) {
     code: i32,
     /// By a signal of this number.
     signal: i32,
+    /// Nobody knows how: this process ignores SIGCHLD, or waits elsewhere for all its children.
+    unknown,
 
     fn of(exit: c.Exit) ?Exit {
         return switch (exit.kind) {
             .running => null,
             .code => .{ .code = exit.number },
             .signal => .{ .signal = exit.number },
+            .unknown => .unknown,
         };
     }
 };

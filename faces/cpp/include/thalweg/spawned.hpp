@@ -36,6 +36,8 @@ struct Exit {
     /// By a signal of this number, and not with this code.
     bool by_signal = false;
     int number = 0;
+    /// Nobody knows how, and the number is -1: this process ignores SIGCHLD, or waits elsewhere for all its children.
+    bool is_unknown = false;
 };
 
 /// A program that serves an endpoint. Destroyed, it is ended.
@@ -103,7 +105,11 @@ private:
     static const char* text(const std::string& of) { return of.empty() ? nullptr : c_string(of); }
     static std::optional<Exit> exit_of(const thalweg_exit& of) {
         if (of.kind == THALWEG_EXIT_KIND_RUNNING) return std::nullopt;
-        return Exit{.by_signal = of.kind == THALWEG_EXIT_KIND_SIGNAL, .number = of.number};
+        return Exit{
+            .by_signal = of.kind == THALWEG_EXIT_KIND_SIGNAL,
+            .number = of.number,
+            .is_unknown = of.kind == THALWEG_EXIT_KIND_UNKNOWN,
+        };
     }
 
     std::unique_ptr<thalweg_spawned, Close> spawned_;

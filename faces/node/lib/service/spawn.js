@@ -197,9 +197,9 @@ class Spawned {
 
   died({ code, signal }) {
     if (this.isClosed) throw new SpawnError("CLOSED", this.program)
-    const how = signal === null ? `${this.program} with exit code ${code}` : `${this.program} by ${signal}`
     const logTail = this.tail()
-    throw new SpawnError("DIED", `${how}${behind(logTail)}`, { exitCode: code, signal, logTail })
+    const message = `${this.program} ${told(code, signal)}${behind(logTail)}`
+    throw new SpawnError("DIED", message, { exitCode: code, signal, logTail })
   }
 
   /** It died although it had answered. */
@@ -269,6 +269,12 @@ class Spawned {
       return ""
     }
   }
+}
+
+/** How it ended, in words. Neither is known where this process does not learn of the ends of its children. */
+function told(code, signal) {
+  if (signal !== null) return `by ${signal}`
+  return code === null ? "in a way that nobody knows: this process ignores SIGCHLD" : `with exit code ${code}`
 }
 
 /** A log's lines as they are put behind a message. */

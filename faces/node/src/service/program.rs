@@ -19,7 +19,7 @@ pub struct StartOptions {
     pub log: Option<String>,
 }
 
-/// How a program ended: one of the two.
+/// How a program ended: one of the two, or neither where nobody knows.
 #[napi(object)]
 pub struct ExitStatus {
     pub code: Option<i32>,
@@ -76,6 +76,7 @@ impl ProgramHandle {
         Ok(exit.map(|exit| match exit {
             Exit::Code(code) => ExitStatus { code: Some(code), signal: None },
             Exit::Signal(signal) => ExitStatus { code: None, signal: Some(signal) },
+            Exit::Unknown => ExitStatus { code: None, signal: None },
         }))
     }
 

@@ -17,11 +17,12 @@ use thalweg_service::{Client, ClientOptions, Error, Exit, ProgramEvent, Respawn,
 #[pyclass(module = "thalweg", frozen)]
 pub(crate) struct Program(Owned<Spawned>);
 
-/// As Python's own processes say it: a code, or a signal's number below zero.
+/// As Python's own processes say it: a code, or a signal's number below zero, and 255 where nobody knows.
 fn code(exit: Exit) -> i32 {
     match exit {
         Exit::Code(code) => code,
         Exit::Signal(number) => -number,
+        Exit::Unknown => 255,
     }
 }
 

@@ -75,7 +75,10 @@ class Spawned(Scope):
 
     @property
     def exit(self) -> int | None:
-        """How it ended, once it has: its code, or below zero the number of the signal that ended it."""
+        """How it ended, once it has: its code, or below zero the number of the signal that ended it.
+
+        255 where nobody knows, because this process ignores `SIGCHLD` or waits elsewhere for all its children.
+        """
         return self._program.exit
 
     def tend(self) -> int | None:
