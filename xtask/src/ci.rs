@@ -12,10 +12,12 @@ use crate::harness::options::Options;
 use crate::harness::server::{root, target};
 use crate::{Outcome, Tally};
 use complaints::Complaints;
-use std::io::{BufRead, BufReader};
+use std::cell::Cell;
+use std::io::{self, PipeReader, Read};
+use std::os::fd::AsFd;
 use std::process::{Command, ExitStatus, Stdio};
-use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
+use thalweg_sys::epoll::wait_readable;
 
 /// A step: its name, the cargo command, and what is set in its environment.
 struct Step {
@@ -89,8 +91,11 @@ const STEPS: &[Step] = &[
     step("serve", "build --quiet --release --bin thalweg"),
 ];
 
-/// A step that has ended says nothing more once it was silent for so long.
-const SILENCE: Duration = Duration::from_secs(1);
+/// How often a silent step is looked at, in milliseconds: it may have ended and left its output to others.
+const LOOK_MS: u32 = 100;
+
+/// What a pipe holds (pipe(7)).
+const PIPE_BYTES: usize = 64 << 10;
 
 /// What became of a step.
 struct Done {
@@ -200,44 +205,59 @@ fn relied_on() -> bool {
 }
 
 /// Runs a command to its end and hands over its lines. Both of its outputs are one, so that what is said of a
-/// failure stands where it happened. A command that says nothing for longer than `patience` is ended, and
-/// what it started with it.
+/// failure stands where it happened. What it said before it ended is in the pipe when it has ended, so as
+/// much as a pipe holds is read then, and no more waited for: a daemon that it started may hold the output,
+/// or write to it, for ever. A command that says nothing for longer than `patience` is ended, and what it
+/// started with it.
 fn said_by(
     command: &mut Command,
     patience: Duration,
     mut hear: impl FnMut(&str),
 ) -> Result<ExitStatus, String> {
-    let (output, input) = std::io::pipe().map_err(|e| e.to_string())?;
-    command.stderr(input.try_clone().map_err(|e| e.to_string())?).stdout(input);
+    let failed = |error: io::Error| error.to_string();
+    let (mut output, input) = io::pipe().map_err(failed)?;
+    command.stderr(input.try_clone().map_err(failed)?).stdout(input);
     let mut child = command.spawn().map_err(|e| format!("{command:?}: {e}"))?;
     // The command holds the other end, too.
     command.stdout(Stdio::null()).stderr(Stdio::null());
-    let (sender, lines) = channel();
-    std::thread::spawn(move || {
-        let mut lines = BufReader::new(output).split(b'\n').map_while(Result::ok);
-        lines.try_for_each(|line| sender.send(line))
-    });
-    let mut heard = Instant::now();
+    let (mut begun, heard) = (Vec::new(), Cell::new(Instant::now()));
+    let mut note = |line: &str| {
+        heard.set(Instant::now());
+        hear(line);
+    };
     loop {
-        match lines.recv_timeout(SILENCE) {
-            Ok(line) => {
-                hear(&String::from_utf8_lossy(&line));
-                heard = Instant::now();
+        let has_ended = child.try_wait().map_err(failed)?.is_some();
+        let is_open = read(&mut output, &mut begun, &mut note).map_err(failed)?;
+        if has_ended || !is_open {
+            if !begun.is_empty() {
+                note(&String::from_utf8_lossy(&begun));
             }
-            Err(RecvTimeoutError::Disconnected) => return child.wait().map_err(|e| e.to_string()),
-            // A daemon that it started may hold the output for ever.
-            Err(RecvTimeoutError::Timeout) => {
-                if let Some(status) = child.try_wait().map_err(|e| e.to_string())? {
-                    return Ok(status);
-                }
-                if heard.elapsed() > patience {
-                    hear(&format!("  FAILED: it said nothing for {} s, and is ended", patience.as_secs()));
-                    stuck::end(child.id());
-                    heard = Instant::now();
-                }
-            }
+            return child.wait().map_err(failed);
+        }
+        if heard.get().elapsed() > patience {
+            note(&format!("  FAILED: it said nothing for {} s, and is ended", patience.as_secs()));
+            stuck::end(child.id());
+        }
+        wait_readable(output.as_fd(), LOOK_MS).map_err(failed)?;
+    }
+}
+
+/// Hands over the lines that are there, of as many bytes as a pipe holds; `begun` is the beginning of the
+/// next. Whether more may come.
+fn read(output: &mut PipeReader, begun: &mut Vec<u8>, hear: &mut impl FnMut(&str)) -> io::Result<bool> {
+    if !wait_readable(output.as_fd(), 0)? {
+        return Ok(true);
+    }
+    let mut bytes = [0; PIPE_BYTES];
+    let count = output.read(&mut bytes)?;
+    for piece in bytes[..count].split_inclusive(|byte| *byte == b'\n') {
+        begun.extend_from_slice(piece);
+        if begun.pop_if(|last| *last == b'\n').is_some() {
+            hear(&String::from_utf8_lossy(begun));
+            begun.clear();
         }
     }
+    Ok(count > 0)
 }
 
 /// A target directory next to the usual one.
@@ -323,6 +343,24 @@ mod tests {
         let status = said_by(&mut command, stuck::PATIENCE, |line| heard.push(line.to_owned())).unwrap();
         assert_eq!((status.code(), heard), (Some(3), vec!["one".to_owned(), "two".to_owned()]));
         assert!(begun.elapsed() < Duration::from_secs(60), "it waited for what was left behind");
+    }
+
+    #[test]
+    fn a_step_is_heard_to_its_end_however_much_it_says_last() {
+        // What is left behind neither ends the output nor adds to it.
+        let script = "sleep 240 & echo first; seq 20000; printf last";
+        let (mut command, mut heard) = (Command::new("sh"), Vec::new());
+        said_by(command.args(["-c", script]), stuck::PATIENCE, |line| heard.push(line.to_owned())).unwrap();
+        assert_eq!((heard.len(), &*heard[20_000], &*heard[20_001]), (20_002, "20000", "last"));
+    }
+
+    #[test]
+    fn a_step_ends_although_what_it_left_behind_goes_on_talking() {
+        let (mut command, mut count) = (Command::new("sh"), 0);
+        // It ends by itself once nobody reads.
+        command.args(["-c", "yes & echo begun"]);
+        assert!(said_by(&mut command, stuck::PATIENCE, |_| count += 1).unwrap().success());
+        assert!(count > 0);
     }
 
     #[test]

@@ -17,6 +17,12 @@ const FLAGS: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-leve
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
     -Cllvm-args=-sanitizer-coverage-trace-compares --cfg fuzzing";
 
+/// Lines that are shown of a failure.
+const WORDS_MAX: usize = 30;
+
+/// The longest input that is shown.
+const SHOWN_MAX: usize = 4_096;
+
 /// Seconds that every target is asked to run without a finding.
 const SECONDS_BAR: f64 = 600.0;
 
@@ -88,7 +94,7 @@ fn host() -> Result<String, String> {
 /// What came of a target.
 struct Run {
     name: String,
-    /// The last words of whatever failed.
+    /// The input that failed, and what was said of it.
     failure: Option<String>,
     inputs: u64,
     edges: u64,
@@ -120,7 +126,7 @@ fn fuzz(program: &Path, name: &str, seconds: u32) -> Result<Run, String> {
     if !past.is_empty() {
         let output = output(Command::new(program).env("THALWEG_FUZZ", name).args(past))?;
         if !output.status.success() {
-            let failure = format!("an input under fuzz/regressions/{name}\n{}", last_words(&output));
+            let failure = format!("an input under fuzz/regressions/{name}\n{}", words(&output));
             return Ok(Run { name: name.to_owned(), failure: Some(failure), inputs: 0, edges: 0 });
         }
     }
@@ -144,18 +150,42 @@ fn fuzz(program: &Path, name: &str, seconds: u32) -> Result<Run, String> {
     let inputs = stat(&said, "stat::number_of_executed_units:");
     let edges = said.lines().rev().find_map(|line| after(line, " cov: ")).unwrap_or(0);
     println!("fuzz {name}: {inputs} inputs, {edges} edges");
-    let failure = format!("the input lies in fuzz/found\n{}", last_words(&output));
+    let failure = format!("{}\n{}", input(&said), words(&output));
     Ok(Run { name: name.to_owned(), failure: (!output.status.success()).then_some(failure), inputs, edges })
 }
 
 fn output(command: &mut Command) -> Result<Output, String> {
-    command.output().map_err(|error| format!("{}: {error}", command.get_program().display()))
+    // Where it was is a matter of running the input again.
+    command
+        .env("RUST_BACKTRACE", "0")
+        .output()
+        .map_err(|error| format!("{}: {error}", command.get_program().display()))
 }
 
-fn last_words(output: &Output) -> String {
+/// What is said of a failure: from the panic or libFuzzer's own finding on, or the last lines.
+fn words(output: &Output) -> String {
     let said = String::from_utf8_lossy(&output.stderr);
-    let tail: Vec<&str> = said.lines().rev().take(30).collect();
-    tail.into_iter().rev().collect::<Vec<_>>().join("\n")
+    let lines: Vec<&str> = said.lines().filter(|line| !line.starts_with("0x")).collect();
+    let tells = |line: &&str| line.contains("panicked at") || line.contains("ERROR: libFuzzer");
+    let from = lines.iter().position(tells).unwrap_or(lines.len().saturating_sub(WORDS_MAX));
+    lines[from..].iter().take(WORDS_MAX).copied().collect::<Vec<_>>().join("\n")
+}
+
+/// Where the input that failed lies, and what it is: where a build is gone, its report is all that is left.
+fn input(said: &str) -> String {
+    // The last: one that was slow is written, too, and the run goes on.
+    let mut lines = said.lines().rev();
+    let Some(path) = lines.find_map(|line| Some(line.split_once("Test unit written to ")?.1)) else {
+        return "no input was written to fuzz/found".to_owned();
+    };
+    let mut place = format!("the input lies in {path}").into_bytes();
+    if let Ok(bytes) = std::fs::read(path)
+        && bytes.len() <= SHOWN_MAX
+    {
+        place.extend_from_slice(b", in base64: ");
+        thalweg_wire::json::write::base64(&mut place, &bytes);
+    }
+    String::from_utf8_lossy(&place).into_owned()
 }
 
 /// The files of a directory, if there is one.
@@ -171,4 +201,29 @@ fn stat(text: &str, name: &str) -> u64 {
 fn after(line: &str, word: &str) -> Option<u64> {
     let (_, rest) = line.split_once(word)?;
     rest.split_whitespace().next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::process::ExitStatusExt;
+
+    #[test]
+    fn a_failure_begins_with_the_panic_and_names_the_input() {
+        let found = std::env::temp_dir().join(format!("thalweg-fuzz-words-{}", std::process::id()));
+        std::fs::write(&found, b"\0in").unwrap();
+        let mut said: String = (0..50).map(|n| format!("#{n}\tNEW    cov: {n}\n")).collect();
+        said += "artifact_prefix='x'; Test unit written to /slow\n";
+        said += "\nthread '<unnamed>' panicked at src/json.rs:7:5:\nleft is not right\n==7== ERROR: libFuzzer: deadly signal\n";
+        said += &(0..50).map(|n| format!("    #{n} 0x55 in frame\n")).collect::<String>();
+        said += &format!("artifact_prefix='x'; Test unit written to {}\n", found.display());
+        let input = input(&said);
+        std::fs::remove_file(&found).unwrap();
+        assert_eq!(input, format!("the input lies in {}, in base64: \"AGlu\"", found.display()));
+        let output =
+            Output { status: std::process::ExitStatus::from_raw(1), stdout: vec![], stderr: said.into() };
+        let words = words(&output);
+        assert!(words.starts_with("thread '<unnamed>' panicked at src/json.rs:7:5:\nleft is not right\n"));
+        assert_eq!(words.lines().count(), WORDS_MAX);
+    }
 }
