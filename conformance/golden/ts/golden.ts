@@ -160,25 +160,25 @@ await check("values that do not fit are refused", () => {
   // What no compiler looked at.
   const wrong: [string, echo.EchoRequest["tag"], object | null, RegExp][] = [
     ["a null for a struct", "EchoFields", null, /^message: null is no object$/],
-    ["nothing for a string", "EchoFields", { count: 1, total: 1n }, /^name: undefined is no string$/],
-    ["a string for a u32", "EchoFields", { count: "5", total: 1n, name: "" }, /^count: "5" is no integer from 0 to 4294967295$/],
-    ["a number for a u64", "EchoFields", { count: 5, total: 1, name: "" }, /^total: 1 is no bigint/],
-    ["a string for bytes", "EchoBytes", { data: "ab" }, /^data: "ab" is no Uint8Array$/],
-    ["an array for bytes", "EchoBytes", { data: [1, 2] }, /^data: a value of Array is no Uint8Array$/],
-    ["a string for a list", "EchoPlaces", { places: "ab" }, /^places: "ab" is no array$/],
+    ["nothing for a string", "EchoFields", { count: 1, total: 1n }, /^EchoFields\.name: undefined is no string$/],
+    ["a string for a u32", "EchoFields", { count: "5", total: 1n, name: "" }, /^EchoFields\.count: "5" is no integer from 0 to 4294967295$/],
+    ["a number for a u64", "EchoFields", { count: 5, total: 1, name: "" }, /^EchoFields\.total: 1 is no bigint/],
+    ["a string for bytes", "EchoBytes", { data: "ab" }, /^EchoBytes\.data: "ab" is no Uint8Array$/],
+    ["an array for bytes", "EchoBytes", { data: [1, 2] }, /^EchoBytes\.data: a value of Array is no Uint8Array$/],
+    ["a string for a list", "EchoPlaces", { places: "ab" }, /^EchoPlaces\.places: "ab" is no array$/],
     // Behind a struct, by the field of the list that both stand in.
-    ["a number for a struct", "EchoPlaces", { places: [{ name: "", moods: new Map() }, 5] }, /^places: 5 is no object$/],
+    ["a number for a struct", "EchoPlaces", { places: [{ name: "", moods: new Map() }, 5] }, /^EchoPlaces\.places: 5 is no object$/],
     ["a word of no enum", "EchoPlaces", { places: [{ name: "", moods: new Map([["now", "glad"]]) }] },
-      /^moods: "glad" is no word of calm, in-a-hurry, lost$/],
+      /^Place\.moods: "glad" is no word of calm, in-a-hurry, lost$/],
     ["an object for a map", "EchoPlaces", { places: [{ name: "", moods: { now: "calm" } }] },
-      /^moods: a value of Object is no Map$/],
+      /^Place\.moods: a value of Object is no Map$/],
     // Each alone would be read as the same key, and both together as one that is there twice.
     ["half a character for a key", "EchoPlaces", { places: [{ name: "", moods: new Map([["\ud800", "calm"], ["\ud801", "lost"]]) }] },
-      /^moods: "\\ud800" is no string: UTF-8 has no lone surrogate$/],
-    ["half a character", "EchoFail", { reason: "a \udc00 b" }, /^reason: "a \\udc00 b" is no string: UTF-8 has no lone surrogate$/],
-    ["a string for an i64", "EchoNumbers", { ...numbers, signedLarge: "5" }, /^signedLarge: "5" is no bigint/],
-    ["a string for an f64", "EchoNumbers", { ...numbers, precise: "5" }, /^precise: "5" is no number$/],
-    ["too much for an f32", "EchoNumbers", { ...numbers, single: 1e300 }, /^single: 1e\+300 is no 32-bit float$/],
+      /^Place\.moods: "\\ud800" is no string: UTF-8 has no lone surrogate$/],
+    ["half a character", "EchoFail", { reason: "a \udc00 b" }, /^EchoFail\.reason: "a \\udc00 b" is no string: UTF-8 has no lone surrogate$/],
+    ["a string for an i64", "EchoNumbers", { ...numbers, signedLarge: "5" }, /^EchoNumbers\.signedLarge: "5" is no bigint/],
+    ["a string for an f64", "EchoNumbers", { ...numbers, precise: "5" }, /^EchoNumbers\.precise: "5" is no number$/],
+    ["too much for an f32", "EchoNumbers", { ...numbers, single: 1e300 }, /^EchoNumbers\.single: 1e\+300 is no 32-bit float$/],
   ];
   for (const [what, tag, value, message] of wrong) {
     throws(() => echo.encodeRequest({ tag, value } as echo.EchoRequest), (error) => {
@@ -281,9 +281,9 @@ await check("closing a stream that waits closes the transport's stream", async (
 });
 
 await check("what a stream is asked is checked as it is called", () => {
-  throws(() => new EchoClient(transport).count({ first: -1, last: 0 }), { field: "first" });
+  throws(() => new EchoClient(transport).count({ first: -1, last: 0 }), { place: "EchoCount.first" });
   const sync = new EchoSyncClient({ call: () => Uint8Array.of(), stream: () => [] });
-  throws(() => sync.count({ first: -1, last: 0 }), { field: "first" });
+  throws(() => sync.count({ first: -1, last: 0 }), { place: "EchoCount.first" });
 });
 
 await check("a call that was given up while it waited is not begun", async () => {

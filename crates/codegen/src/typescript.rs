@@ -117,7 +117,7 @@ impl TypeScript<'_> {
             |text| {
                 text.line(format!("writer.fields({}, value);", fields.len()));
                 for field in *fields {
-                    text.line(format!("writer.field(\"{}\");", field.name));
+                    text.line(format!("writer.field(\"{}\", \"{name}.{}\");", field.name, field.name));
                     let value = format!("value.{}", camel(&field.name));
                     text.line(format!("{};", self.write(&field.of, &value, 0)));
                 }

@@ -55,9 +55,9 @@ export interface Inner {
 
 export function writeInner(writer: Writer, value: Inner): void {
   writer.fields(2, value);
-  writer.field("values");
+  writer.field("values", "Inner.values");
   writer.list(value.values, (w, v) => w.bytes(v));
-  writer.field("flag");
+  writer.field("flag", "Inner.flag");
   writer.optional(value.flag, (w, v) => w.boolean(v));
 }
 
@@ -93,11 +93,11 @@ export interface Place {
 
 export function writePlace(writer: Writer, value: Place): void {
   writer.fields(3, value);
-  writer.field("name");
+  writer.field("name", "Place.name");
   writer.string(value.name);
-  writer.field("inner");
+  writer.field("inner", "Place.inner");
   writer.optional(value.inner, (w, v) => writeInner(w, v));
-  writer.field("moods");
+  writer.field("moods", "Place.moods");
   writer.map(value.moods, (w, v) => writeMood(w, v));
 }
 
@@ -137,7 +137,7 @@ export interface EchoBytes {
 
 export function writeEchoBytes(writer: Writer, value: EchoBytes): void {
   writer.fields(1, value);
-  writer.field("data");
+  writer.field("data", "EchoBytes.data");
   writer.bytes(value.data);
 }
 
@@ -163,7 +163,7 @@ export interface EchoBytesResponse {
 
 export function writeEchoBytesResponse(writer: Writer, value: EchoBytesResponse): void {
   writer.fields(1, value);
-  writer.field("data");
+  writer.field("data", "EchoBytesResponse.data");
   writer.bytes(value.data);
 }
 
@@ -191,11 +191,11 @@ export interface EchoFields {
 
 export function writeEchoFields(writer: Writer, value: EchoFields): void {
   writer.fields(3, value);
-  writer.field("count");
+  writer.field("count", "EchoFields.count");
   writer.u32(value.count);
-  writer.field("total");
+  writer.field("total", "EchoFields.total");
   writer.u64(value.total);
-  writer.field("name");
+  writer.field("name", "EchoFields.name");
   writer.string(value.name);
 }
 
@@ -235,11 +235,11 @@ export interface EchoFieldsResponse {
 
 export function writeEchoFieldsResponse(writer: Writer, value: EchoFieldsResponse): void {
   writer.fields(3, value);
-  writer.field("count");
+  writer.field("count", "EchoFieldsResponse.count");
   writer.u32(value.count);
-  writer.field("total");
+  writer.field("total", "EchoFieldsResponse.total");
   writer.u64(value.total);
-  writer.field("name");
+  writer.field("name", "EchoFieldsResponse.name");
   writer.string(value.name);
 }
 
@@ -277,7 +277,7 @@ export interface EchoNested {
 
 export function writeEchoNested(writer: Writer, value: EchoNested): void {
   writer.fields(1, value);
-  writer.field("inner");
+  writer.field("inner", "EchoNested.inner");
   writeInner(writer, value.inner);
 }
 
@@ -303,7 +303,7 @@ export interface EchoNestedResponse {
 
 export function writeEchoNestedResponse(writer: Writer, value: EchoNestedResponse): void {
   writer.fields(1, value);
-  writer.field("inner");
+  writer.field("inner", "EchoNestedResponse.inner");
   writeInner(writer, value.inner);
 }
 
@@ -332,13 +332,13 @@ export interface EchoAliases {
 
 export function writeEchoAliases(writer: Writer, value: EchoAliases): void {
   writer.fields(4, value);
-  writer.field("sequenceNumber");
+  writer.field("sequenceNumber", "EchoAliases.sequenceNumber");
   writer.u32(value.sequenceNumber);
-  writer.field("digest");
+  writer.field("digest", "EchoAliases.digest");
   writer.bin32(value.digest);
-  writer.field("parent");
+  writer.field("parent", "EchoAliases.parent");
   writer.optional(value.parent, (w, v) => w.bin32(v));
-  writer.field("chain");
+  writer.field("chain", "EchoAliases.chain");
   writer.list(value.chain, (w, v) => w.bin32(v));
 }
 
@@ -387,13 +387,13 @@ export interface EchoAliasesResponse {
 
 export function writeEchoAliasesResponse(writer: Writer, value: EchoAliasesResponse): void {
   writer.fields(4, value);
-  writer.field("sequenceNumber");
+  writer.field("sequenceNumber", "EchoAliasesResponse.sequenceNumber");
   writer.u32(value.sequenceNumber);
-  writer.field("digest");
+  writer.field("digest", "EchoAliasesResponse.digest");
   writer.bin32(value.digest);
-  writer.field("parent");
+  writer.field("parent", "EchoAliasesResponse.parent");
   writer.optional(value.parent, (w, v) => w.bin32(v));
-  writer.field("chain");
+  writer.field("chain", "EchoAliasesResponse.chain");
   writer.list(value.chain, (w, v) => w.bin32(v));
 }
 
@@ -440,9 +440,9 @@ export interface EchoBlobs {
 
 export function writeEchoBlobs(writer: Writer, value: EchoBlobs): void {
   writer.fields(2, value);
-  writer.field("extra");
+  writer.field("extra", "EchoBlobs.extra");
   writer.optional(value.extra, (w, v) => w.bytes(v));
-  writer.field("parts");
+  writer.field("parts", "EchoBlobs.parts");
   writer.array(2, value.parts, (w, v) => w.bytes(v));
 }
 
@@ -477,9 +477,9 @@ export interface EchoBlobsResponse {
 
 export function writeEchoBlobsResponse(writer: Writer, value: EchoBlobsResponse): void {
   writer.fields(2, value);
-  writer.field("extra");
+  writer.field("extra", "EchoBlobsResponse.extra");
   writer.optional(value.extra, (w, v) => w.bytes(v));
-  writer.field("parts");
+  writer.field("parts", "EchoBlobsResponse.parts");
   writer.array(2, value.parts, (w, v) => w.bytes(v));
 }
 
@@ -513,7 +513,7 @@ export interface EchoFail {
 
 export function writeEchoFail(writer: Writer, value: EchoFail): void {
   writer.fields(1, value);
-  writer.field("reason");
+  writer.field("reason", "EchoFail.reason");
   writer.string(value.reason);
 }
 
@@ -560,25 +560,25 @@ export interface EchoNumbers {
 
 export function writeEchoNumbers(writer: Writer, value: EchoNumbers): void {
   writer.fields(10, value);
-  writer.field("tiny");
+  writer.field("tiny", "EchoNumbers.tiny");
   writer.u8(value.tiny);
-  writer.field("small");
+  writer.field("small", "EchoNumbers.small");
   writer.u16(value.small);
-  writer.field("medium");
+  writer.field("medium", "EchoNumbers.medium");
   writer.u32(value.medium);
-  writer.field("large");
+  writer.field("large", "EchoNumbers.large");
   writer.u64(value.large);
-  writer.field("signedTiny");
+  writer.field("signedTiny", "EchoNumbers.signedTiny");
   writer.i8(value.signedTiny);
-  writer.field("signedSmall");
+  writer.field("signedSmall", "EchoNumbers.signedSmall");
   writer.i16(value.signedSmall);
-  writer.field("signedMedium");
+  writer.field("signedMedium", "EchoNumbers.signedMedium");
   writer.i32(value.signedMedium);
-  writer.field("signedLarge");
+  writer.field("signedLarge", "EchoNumbers.signedLarge");
   writer.i64(value.signedLarge);
-  writer.field("single");
+  writer.field("single", "EchoNumbers.single");
   writer.f32(value.single);
-  writer.field("precise");
+  writer.field("precise", "EchoNumbers.precise");
   writer.f64(value.precise);
 }
 
@@ -667,25 +667,25 @@ export interface EchoNumbersResponse {
 
 export function writeEchoNumbersResponse(writer: Writer, value: EchoNumbersResponse): void {
   writer.fields(10, value);
-  writer.field("tiny");
+  writer.field("tiny", "EchoNumbersResponse.tiny");
   writer.u8(value.tiny);
-  writer.field("small");
+  writer.field("small", "EchoNumbersResponse.small");
   writer.u16(value.small);
-  writer.field("medium");
+  writer.field("medium", "EchoNumbersResponse.medium");
   writer.u32(value.medium);
-  writer.field("large");
+  writer.field("large", "EchoNumbersResponse.large");
   writer.u64(value.large);
-  writer.field("signedTiny");
+  writer.field("signedTiny", "EchoNumbersResponse.signedTiny");
   writer.i8(value.signedTiny);
-  writer.field("signedSmall");
+  writer.field("signedSmall", "EchoNumbersResponse.signedSmall");
   writer.i16(value.signedSmall);
-  writer.field("signedMedium");
+  writer.field("signedMedium", "EchoNumbersResponse.signedMedium");
   writer.i32(value.signedMedium);
-  writer.field("signedLarge");
+  writer.field("signedLarge", "EchoNumbersResponse.signedLarge");
   writer.i64(value.signedLarge);
-  writer.field("single");
+  writer.field("single", "EchoNumbersResponse.single");
   writer.f32(value.single);
-  writer.field("precise");
+  writer.field("precise", "EchoNumbersResponse.precise");
   writer.f64(value.precise);
 }
 
@@ -769,15 +769,15 @@ export interface EchoPlaces {
 
 export function writeEchoPlaces(writer: Writer, value: EchoPlaces): void {
   writer.fields(5, value);
-  writer.field("places");
+  writer.field("places", "EchoPlaces.places");
   writer.list(value.places, (w, v) => writePlace(w, v));
-  writer.field("counts");
+  writer.field("counts", "EchoPlaces.counts");
   writer.map(value.counts, (w, v) => w.u64(v));
-  writer.field("grid");
+  writer.field("grid", "EchoPlaces.grid");
   writer.array(3, value.grid, (w, v) => w.array(2, v, (w, v1) => w.optional(v1, (w, v2) => w.i16(v2))));
-  writer.field("mood");
+  writer.field("mood", "EchoPlaces.mood");
   writer.optional(value.mood, (w, v) => writeMood(w, v));
-  writer.field("named");
+  writer.field("named", "EchoPlaces.named");
   writer.optional(value.named, (w, v) => w.map(v, (w, v1) => w.list(v1, (w, v2) => w.bytes(v2))));
 }
 
@@ -835,15 +835,15 @@ export interface EchoPlacesResponse {
 
 export function writeEchoPlacesResponse(writer: Writer, value: EchoPlacesResponse): void {
   writer.fields(5, value);
-  writer.field("places");
+  writer.field("places", "EchoPlacesResponse.places");
   writer.list(value.places, (w, v) => writePlace(w, v));
-  writer.field("counts");
+  writer.field("counts", "EchoPlacesResponse.counts");
   writer.map(value.counts, (w, v) => w.u64(v));
-  writer.field("grid");
+  writer.field("grid", "EchoPlacesResponse.grid");
   writer.array(3, value.grid, (w, v) => w.array(2, v, (w, v1) => w.optional(v1, (w, v2) => w.i16(v2))));
-  writer.field("mood");
+  writer.field("mood", "EchoPlacesResponse.mood");
   writer.optional(value.mood, (w, v) => writeMood(w, v));
-  writer.field("named");
+  writer.field("named", "EchoPlacesResponse.named");
   writer.optional(value.named, (w, v) => w.map(v, (w, v1) => w.list(v1, (w, v2) => w.bytes(v2))));
 }
 
@@ -898,9 +898,9 @@ export interface EchoCount {
 
 export function writeEchoCount(writer: Writer, value: EchoCount): void {
   writer.fields(2, value);
-  writer.field("first");
+  writer.field("first", "EchoCount.first");
   writer.u32(value.first);
-  writer.field("last");
+  writer.field("last", "EchoCount.last");
   writer.u32(value.last);
 }
 
@@ -932,7 +932,7 @@ export interface EchoCountItem {
 
 export function writeEchoCountItem(writer: Writer, value: EchoCountItem): void {
   writer.fields(1, value);
-  writer.field("value");
+  writer.field("value", "EchoCountItem.value");
   writer.u32(value.value);
 }
 
@@ -958,7 +958,7 @@ export interface EchoCountResponse {
 
 export function writeEchoCountResponse(writer: Writer, value: EchoCountResponse): void {
   writer.fields(1, value);
-  writer.field("count");
+  writer.field("count", "EchoCountResponse.count");
   writer.u32(value.count);
 }
 
@@ -985,9 +985,9 @@ export interface EchoPut {
 
 export function writeEchoPut(writer: Writer, value: EchoPut): void {
   writer.fields(2, value);
-  writer.field("fork");
+  writer.field("fork", "EchoPut.fork");
   writer.string(value.fork);
-  writer.field("value");
+  writer.field("value", "EchoPut.value");
   writer.bytes(value.value);
 }
 
@@ -1019,7 +1019,7 @@ export interface EchoPutResponse {
 
 export function writeEchoPutResponse(writer: Writer, value: EchoPutResponse): void {
   writer.fields(1, value);
-  writer.field("version");
+  writer.field("version", "EchoPutResponse.version");
   writer.u64(value.version);
 }
 
@@ -1045,7 +1045,7 @@ export interface EchoPeek {
 
 export function writeEchoPeek(writer: Writer, value: EchoPeek): void {
   writer.fields(1, value);
-  writer.field("fork");
+  writer.field("fork", "EchoPeek.fork");
   writer.string(value.fork);
 }
 
@@ -1071,7 +1071,7 @@ export interface EchoPeekResponse {
 
 export function writeEchoPeekResponse(writer: Writer, value: EchoPeekResponse): void {
   writer.fields(1, value);
-  writer.field("value");
+  writer.field("value", "EchoPeekResponse.value");
   writer.optional(value.value, (w, v) => w.bytes(v));
 }
 
@@ -1099,7 +1099,7 @@ export interface EchoPeekCommitted {
 
 export function writeEchoPeekCommitted(writer: Writer, value: EchoPeekCommitted): void {
   writer.fields(1, value);
-  writer.field("fork");
+  writer.field("fork", "EchoPeekCommitted.fork");
   writer.string(value.fork);
 }
 
@@ -1125,7 +1125,7 @@ export interface EchoErrorResponse {
 
 export function writeEchoErrorResponse(writer: Writer, value: EchoErrorResponse): void {
   writer.fields(1, value);
-  writer.field("message");
+  writer.field("message", "EchoErrorResponse.message");
   writer.string(value.message);
 }
 

@@ -6,14 +6,14 @@ export class EncodeError extends Error {
   override readonly name = "EncodeError";
   readonly code = "BAD_ARGUMENT";
   readonly retry = "never";
-  /** The field being written; `message` outside of any. */
-  readonly field: string;
+  /** The field being written, as `EchoBytes.data`; `message` outside of any. */
+  readonly place: string;
   /** What is wrong. */
   readonly reason: string;
 
-  constructor(field: string, reason: string) {
-    super(`${field}: ${reason}`);
-    this.field = field;
+  constructor(place: string, reason: string) {
+    super(`${place}: ${reason}`);
+    this.place = place;
     this.reason = reason;
   }
 }
@@ -49,7 +49,7 @@ export class Writer {
   #view: DataView<ArrayBuffer>;
   #buffer: Uint8Array<ArrayBuffer>;
   #length = 0;
-  #field = "message";
+  #place = "message";
 
   constructor() {
     this.#view = spare ?? new DataView(new ArrayBuffer(1024));
@@ -81,7 +81,7 @@ export class Writer {
 
   /** An error about the field that is being written. */
   refuse(reason: string): EncodeError {
-    return new EncodeError(this.#field, reason);
+    return new EncodeError(this.#place, reason);
   }
 
   #misfit(value: unknown, what: string): EncodeError {
@@ -250,11 +250,11 @@ export class Writer {
   list<T>(values: readonly T[], write: (writer: Writer, value: T) => void): void {
     if (!Array.isArray(values)) throw this.#misfit(values, "array");
     this.#arrayLength(values.length);
-    const field = this.#field;
+    const place = this.#place;
     for (const value of values) {
       write(this, value);
       // A struct left its own field.
-      this.#field = field;
+      this.#place = place;
     }
   }
 
@@ -267,11 +267,11 @@ export class Writer {
   map<T>(values: ReadonlyMap<string, T>, write: (writer: Writer, value: T) => void): void {
     if (!isA(values, "Map")) throw this.#misfit(values, "Map");
     this.#mapLength(values.size);
-    const field = this.#field;
+    const place = this.#place;
     for (const [key, value] of [...values].sort(([a], [b]) => byCodePoints(a, b))) {
       this.string(key);
       write(this, value);
-      this.#field = field;
+      this.#place = place;
     }
   }
 
@@ -281,9 +281,9 @@ export class Writer {
     this.#mapLength(count);
   }
 
-  /** Begins a field of a struct. */
-  field(name: string): void {
-    this.#field = name;
+  /** Begins a field of a struct; `place` is what an error says of it. */
+  field(name: string, place: string): void {
+    this.#place = place;
     this.string(name);
   }
 

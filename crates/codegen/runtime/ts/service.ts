@@ -122,7 +122,7 @@ export function errorFrame(tag: string, error: unknown): Uint8Array {
   const writer = new Writer();
   writer.response(tag);
   writer.fields(1, { message });
-  writer.field("message");
+  writer.field("message", `${tag}.message`);
   writer.string(message);
   return writer.finish();
 }
