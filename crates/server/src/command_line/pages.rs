@@ -119,6 +119,30 @@ mod tests {
     use super::*;
     use clap::CommandFactory;
 
+    /// For some verb: which ones share a flag is the documents' to say. What `serve` is told are keys of the
+    /// configuration, each with a row that `config` checks.
+    #[test]
+    fn the_name_of_every_flag_is_told_in_the_documents() {
+        const DOCUMENTS: &str = concat!(
+            include_str!("../../../../docs/client.md"),
+            include_str!("../../../../docs/forks.md"),
+            include_str!("../../../../docs/operations.md"),
+            include_str!("../../../../docs/schema.md"),
+            include_str!("../../../../SECURITY.md"),
+        );
+        let words: std::collections::HashSet<&str> =
+            DOCUMENTS.split(|letter: char| !(letter.is_ascii_alphanumeric() || letter == '-')).collect();
+        let command = Arguments::command();
+        let verbs = command.get_subcommands().filter(|verb| verb.get_name() != "serve");
+        for verb in verbs.flat_map(|verb| std::iter::once(verb).chain(verb.get_subcommands())) {
+            for flag in verb.get_arguments().filter(|flag| !flag.is_hide_set()).filter_map(|of| of.get_long())
+            {
+                let is_told = words.contains(&*format!("--{flag}"));
+                assert!(is_told, "--{flag} of {} is told nowhere", verb.get_name());
+            }
+        }
+    }
+
     #[test]
     fn every_verb_has_a_page_and_the_programs_own_has_everything() {
         let own = String::from_utf8(page(&[]).unwrap()).unwrap();
