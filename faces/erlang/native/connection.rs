@@ -15,8 +15,8 @@
 //!   amid one of them;
 //! - the router is told when another process finds that the connection ended, and when there are callers to
 //!   be tended;
-//! - the lock is held for a number of calls that has a bound, or for those that end with one process, group
-//!   or worker, however many these are;
+//! - the lock is held for a number of calls that has a bound, or for those that end with one process or
+//!   group, however many these are;
 //! - nothing here waits.
 
 mod bounds;

@@ -517,10 +517,17 @@ pub(crate) fn close(env: Env, arguments: &[RawTerm]) -> Answer {
     Some(atoms(env).ok)
 }
 
-/// `give_up(Connection)`: every call is told that the worker ends, which goes on meanwhile.
+/// `give_up(Connection)`: every call is told that the worker ends, which goes on meanwhile; where there are
+/// many, on a scheduler apart.
 pub(crate) fn give_up(env: Env, arguments: &[RawTerm]) -> Answer {
     let [connection] = arguments else { return None };
-    handle::of(env, *connection)?.lock().give_up_all(env);
+    let connection = handle::of(env, *connection)?;
+    let mut left = connection.lock().begun();
+    while connection.lock().give_up(env, &mut left) {
+        if !env.is_apart() {
+            return Some(AGAIN_APART);
+        }
+    }
     Some(atoms(env).ok)
 }
 

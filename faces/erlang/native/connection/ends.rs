@@ -2,23 +2,25 @@
 //! with the connection.
 //!
 //! What ends with a process that streams, or with a group, is found by it, however many other calls there
-//! are. The walk for callers that are no more, and the one that a closed connection takes, are made of steps,
-//! of [`TENDED_MAX`] and of [`HANDED_OUT_MAX`] calls, between which the lock is free. A worker's end is one
-//! step: what is begun behind it is no longer given up. *Checked by* the tests beside this file.
+//! are. The walks for callers that are no more and for what ends with its worker, and the one that a closed
+//! connection takes, are made of steps, of [`TENDED_MAX`] and of [`HANDED_OUT_MAX`] calls, between which the
+//! lock is free. What is begun while a scheduler walks for a worker's end is not given up with it, so that
+//! the walk has an end.
+//! *Checked by* the tests beside this file.
 
 use super::{HANDED_OUT_MAX, State, send};
 use crate::enif::Pid;
 use crate::term::Env;
 use crate::waiter::{self, Expect, Waiter};
 use std::collections::hash_map::Entry;
-use std::ops::Bound;
+use std::ops::{Bound, Range};
 use thalweg_service::{CallId, Error, EventKind};
 use thalweg_wire::fault::Fault;
 
 #[cfg(test)]
 mod tests;
 
-/// Waiters of whose processes it is asked at once whether they are there.
+/// Waiters that are looked at in one step: whether their processes are there, or end with the worker.
 const TENDED_MAX: usize = 256;
 
 /// When it is to be looked again whether callers are no more.
@@ -96,17 +98,29 @@ impl State {
         }
     }
 
-    /// Gives up every call and stream, and tells its waiter that the worker ends: the worker has yet to
-    /// hear of that, and may see to what it was amid.
-    pub(crate) fn give_up_all(&mut self, env: Env) {
+    /// The numbers of what was begun and is not over.
+    pub(crate) fn begun(&self) -> Range<u64> {
+        0..self.waiters.last_key_value().map_or(0, |(number, _)| number + 1)
+    }
+
+    /// Gives up calls and streams of these numbers, a part of them at a time, which it takes off, and tells
+    /// their waiters that the worker ends: the worker has yet to hear of that, and may see to what it was
+    /// amid. Whether there are more.
+    pub(crate) fn give_up(&mut self, env: Env, left: &mut Range<u64>) -> bool {
         let ends = EventKind::Failed(Error::new(Fault::Disconnected, "the worker was stopped"));
-        let of = |waiter: &Waiter| waiter.expect.is_bounded();
-        let calls = self.waiters.iter().filter(|(_, waiter)| of(waiter)).map(|(number, _)| *number);
-        for number in calls.collect::<Vec<_>>() {
+        let part: Vec<(u64, Expect)> = self
+            .waiters
+            .range(left.clone())
+            .take(TENDED_MAX)
+            .map(|(number, waiter)| (*number, waiter.expect))
+            .collect();
+        left.start = part.get(TENDED_MAX - 1).map_or(left.end, |(number, _)| number + 1);
+        for (number, _) in part.into_iter().filter(|(_, expect)| expect.is_bounded()) {
             self.tell_end(env, number, &ends);
             self.cancel(CallId::from_number(number));
         }
         self.leave(env);
+        !left.is_empty()
     }
 
     /// Tells the waiter for a call, if it is there still, why nothing more comes of it.

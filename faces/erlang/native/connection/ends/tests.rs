@@ -98,6 +98,25 @@ fn what_is_left_of_a_group_ends_with_it() {
 }
 
 #[test]
+fn a_worker_that_stops_has_its_calls_given_up_a_part_at_a_time_and_none_that_are_begun_behind_it() {
+    let calls = Calls::new();
+    let pid = machine::pid();
+    calls.begin(pid, Expect::Events, 1);
+    calls.begin(pid, Expect::Outcome, MANY);
+    let mut left = calls.connection.lock().begun();
+    let mut give_up = || calls.connection.lock().give_up(calls.env, &mut left);
+    assert!(give_up(), "there are more");
+    // The worker's own word of what happens is one of the part.
+    let first = machine::sent(pid);
+    assert_eq!((first.len(), calls.left()), (TENDED_MAX - 1, 1 + MANY - (TENDED_MAX - 1)));
+    calls.begin(pid, Expect::Outcome, MANY);
+    while give_up() {}
+    let rest = machine::sent(pid);
+    assert_eq!(first.len() + rest.len(), MANY);
+    assert_eq!(calls.left(), 1 + MANY);
+}
+
+#[test]
 fn a_connection_that_is_closed_tells_every_call_once_a_part_at_a_time() {
     let calls = Calls::new();
     let pid = machine::pid();
