@@ -1,5 +1,6 @@
 "use strict"
 
+const assert = require("node:assert/strict")
 const net = require("node:net")
 const { join } = require("node:path")
 const { after, folder } = require("./helpers.js")
@@ -107,6 +108,9 @@ function handOn(frame) {
     structuredClone(frame, { transfer: [frame.buffer] })
   } catch (error) {
     if (error.name !== "DataCloneError") throw error
+  }
+  for (const transfer of ["transfer", "transferToFixedLength"]) {
+    if (transfer in frame.buffer) assert.throws(() => frame.buffer[transfer](), TypeError)
   }
 }
 

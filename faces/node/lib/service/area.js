@@ -4,10 +4,9 @@
 // layout). An Outbox gathers what this isolate says during a turn of the event loop; an Inbox is what it hears.
 //
 // What is heard is never written over: payloads are views of a slab that is left to them once it is full. Nor is a slab taken
-// away from the other payloads in it by handing one of them to another thread. `buffer.transfer()` does take it away, and
-// nothing can refuse that: README.md says not to call it.
+// away from the other payloads in it by handing one of them to another thread, or by `transfer()`.
 
-const { markAsUntransferable } = require("node:worker_threads")
+const { keepAttached } = require("../attached.js")
 
 const HEADER_BYTES = 20
 const OUTBOX_BYTES_MIN = 16 << 10
@@ -19,10 +18,10 @@ const SLAB_BYTES_LEFT = 4 << 10
 // Records that are heard between two looks at the clock.
 const HEARD_AT_ONCE = 8
 
-/** Memory for payloads of several calls, none of which owns it: who lists it to be transferred is refused, or sends a copy. */
+/** Memory for payloads of several calls, none of which owns it. */
 function slab(bytes) {
   const made = Buffer.allocUnsafeSlow(bytes)
-  markAsUntransferable(made.buffer)
+  keepAttached(made.buffer)
   return made
 }
 
