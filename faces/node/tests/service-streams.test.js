@@ -5,7 +5,7 @@
 const assert = require("node:assert/strict")
 const test = require("node:test")
 const {
-  KIND, bytes, connect, endpoint, failure, framed, peer, serve, text, welcome,
+  FAULTS, KIND, bytes, connect, endpoint, failure, framed, peer, serve, text, welcome,
 } = require("./service-helpers.js")
 
 const settled = () => new Promise((resolve) => setTimeout(resolve, 20))
@@ -254,6 +254,41 @@ test("items that nobody takes stop the server, and come once they are taken", as
       assert.equal(client.keptBytes, 0)
     })
   }
+})
+
+test("the server is told of a stream that is given up while its end waits to be taken", async (context) => {
+  const path = endpoint(context)
+  const asked = {}
+  const cancelled = []
+  await peer(context, path, ({ kind, id, payload }, socket) => {
+    if (kind === KIND.CANCEL) cancelled.push(id)
+    if (kind !== KIND.REQUEST) return
+    const what = text(payload)
+    asked[what] = id
+    const end = framed(KIND.END, id, bytes("a name"), { fault: what === "refused" ? FAULTS.REFUSED.number : 0 })
+    socket.write(what === "call" ? end : Buffer.concat([framed(KIND.ITEM, id, bytes("item")), end]))
+  })
+  const client = await connect(context, path)
+  const leave = (stream) => stream.return()
+  const ways = {
+    left: leave,
+    thrown: (stream) => assert.rejects(stream.throw(new Error("enough")), { message: "enough" }),
+    // Neither what was taken is given up, nor a refusal, nor what nobody is connected to hear.
+    taken: async (stream) => assert.equal(text((await stream.next()).value), "a name"),
+    refused: leave,
+    closed: () => client.close(),
+  }
+  for (const [way, end] of Object.entries(ways)) {
+    const stream = client.stream(bytes(way))
+    assert.equal(text((await stream.next()).value), "item")
+    while (!stream.isOver) await new Promise(setImmediate)
+    // Its slot names another call by now.
+    await client.call(bytes("call"))
+    await end(stream)
+    await stream.return()
+    if (way !== "closed") await client.call(bytes("call"))
+  }
+  assert.deepEqual(cancelled, [asked.left, asked.thrown])
 })
 
 test("a stream that is given up without a reason does not look complete", async (context) => {

@@ -23,6 +23,7 @@ const CALL = 1
 const CANCEL = 2
 const GRANT = 3
 const STREAM = 4
+const LEAVE = 5
 
 const ITEM = 1
 const END = 2
@@ -180,6 +181,13 @@ class Client {
     this.flushLater()
   }
 
+  /** Tells the server that nobody takes the frame that ended a call: what it names may be given back. */
+  leaveUnread(low, high) {
+    if (this.isClosed) return
+    this.outbox.put(LEAVE, 0, low, high, null)
+    this.flushLater()
+  }
+
   /** Items that a stream may send before it is granted more, as the server says. */
   window() {
     return this.native.credit()
@@ -259,7 +267,7 @@ class Client {
     this.hold()
   }
 
-  hear(what, slot, first) {
+  hear(what, slot, first, second) {
     const waiter = this.waiters[slot]
     if (waiter === undefined) return
     if (what === ITEM) return waiter.item(this.turns.payload())
@@ -268,7 +276,7 @@ class Client {
     this.inFlight--
     this.keeps(-waiter.keptBytes, waiter.isAwaited ? -1 : 0)
     waiter.client = null
-    if (what === END) waiter.end(this.turns.payload())
+    if (what === END) waiter.end(this.turns.payload(), this, first, second)
     else if (what === FAILED) waiter.fail(ofNumber(first, this.turns.text()))
   }
 

@@ -100,6 +100,8 @@ class Items extends Waiter {
     // Calls of next() that have not been answered, oldest first.
     this.calls = []
     this.isAwaited = false
+    // Tells the server that the frame that ended it is not taken, as long as it is here.
+    this.leaveUnread = null
   }
 
   [Symbol.asyncIterator]() {
@@ -147,6 +149,8 @@ class Items extends Waiter {
 
   drop() {
     this.frames = []
+    this.leaveUnread?.()
+    this.leaveUnread = null
     this.note(-this.keptBytes)
   }
 
@@ -164,6 +168,7 @@ class Items extends Waiter {
   take() {
     this.granted()
     const frame = this.frames.shift()
+    if (this.frames.length === 0) this.leaveUnread = null
     this.note(-frame.length)
     return frame
   }
@@ -192,9 +197,10 @@ class Items extends Waiter {
     call.resolve({ value: frame, done: false })
   }
 
-  /** The frame that ends a stream is its last. */
-  end(frame) {
+  /** The frame that ends a stream is its last. What has no number is a refusal, which nobody need be told of. */
+  end(frame, client, low, high) {
     this.item(frame)
+    if (this.frames.length > 0 && (low | high) !== 0) this.leaveUnread = () => client.leaveUnread(low, high)
     this.finish()
   }
 

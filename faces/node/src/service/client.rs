@@ -3,12 +3,14 @@
 //!
 //! ```text
 //! out     CALL slot, deadline in ms or 0, 0, request | STREAM slot, deadline in ms or 0, credit or 0, request
-//!         | CANCEL slot | GRANT slot, items
-//! in      ITEM slot, frame | END slot, frame | FAILED slot, fault, words
+//!         | CANCEL slot | GRANT slot, items | LEAVE 0, number
+//! in      ITEM slot, frame | END slot, number, frame | FAILED slot, fault, words
 //! ```
 //!
 //! JavaScript names calls by slots that it hands out again once the last record of one was heard. Until then
 //! it may give the call up, though the answer lies in the area: it drops that one, and the server is told.
+//! Of the end of a stream, which it keeps until its reader takes it, it is told the call's number, the lower
+//! half first, and says that when it drops it. A refusal has none, as nothing in it is to be given back.
 //! *Checked by* `tests/service-calls.test.js`.
 
 use super::area::{Record, Spill, read};
@@ -28,6 +30,7 @@ const CALL: u32 = 1;
 const CANCEL: u32 = 2;
 const GRANT: u32 = 3;
 const STREAM: u32 = 4;
+const LEAVE: u32 = 5;
 
 const ITEM: u32 = 1;
 const END: u32 = 2;
@@ -102,6 +105,10 @@ impl Line {
         if matches!(record.what, CALL | STREAM) {
             return self.call(record, payload);
         }
+        if record.what == LEAVE {
+            let number = u64::from(record.first) | u64::from(record.second) << 32;
+            return self.client.leave_unread(CallId::from_number(number));
+        }
         let place = self.calls.get(record.slot as usize).copied().flatten();
         let Some(Place { call, is_answered }) = place else { return };
         match record.what {
@@ -132,7 +139,11 @@ impl Line {
             }
             is_all = match event.kind {
                 EventKind::Item => filling.put(Record { what: ITEM, slot, ..Record::default() }, event.frame),
-                EventKind::End => filling.put(Record { what: END, slot, ..Record::default() }, event.frame),
+                EventKind::End => {
+                    let number = event.call.number();
+                    let (first, second) = (number as u32, (number >> 32) as u32);
+                    filling.put(Record { what: END, slot, first, second }, event.frame)
+                }
                 // In the service's own words, which generated code reads.
                 EventKind::Failed(error) if error.fault == Fault::Refused && !event.frame.is_empty() => {
                     filling.put(Record { what: END, slot, ..Record::default() }, event.frame)
