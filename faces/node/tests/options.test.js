@@ -7,7 +7,7 @@ const { existsSync, readFileSync } = require("node:fs")
 const { join } = require("node:path")
 const test = require("node:test")
 const { after, folder, open } = require("./helpers.js")
-const { Client, Server, SyncClient, bytes, connect, echo, endpoint, failure, serve, spawn } = require("./service-helpers.js")
+const { Client, Server, SyncClient, bytes, connect, echo, endpoint, failure, serve, spawn, text } = require("./service-helpers.js")
 const { rpc: { RpcClient, Schema }, state: { Session } } = require("./served.js")
 
 const HOME = process.env.THALWEG_PACKAGE ?? join(__dirname, "..")
@@ -97,10 +97,21 @@ test("nothing is started with arguments that are no text", async (context) => {
   assert.equal(error.code, "BAD_ARGUMENT", error.message)
 })
 
-test("options of a program that are null are as they are", async (context) => {
-  const given = { readyWithinMs: null, stopWithinMs: null, env: null, logFile: null, cwd: null, respawn: null, onGone: null }
-  const error = await failure(spawn("/no/such/program", [], { endpoint: endpoint(context), ...given }))
-  assert.equal(error.code, "NO_PROGRAM", error.message)
+/** Every word of an interface, left out by null. */
+const nulls = (file, name) => Object.fromEntries(declared(file, name).map((word) => [word, null]))
+
+test("options that are null are as they are", async (context) => {
+  const path = endpoint(context)
+  await open(folder(context), nulls("index.d.ts", "OpenOptions")).close()
+  await serve(context, path, echo, nulls("service.d.ts", "ListenOptions"))
+  const client = await connect(context, path, nulls("service.d.ts", "ConnectOptions"))
+  assert.equal(text(await client.call(bytes("x"), nulls("service.d.ts", "CallOptions"))), "x")
+  for await (const frame of client.stream(bytes("y"), nulls("service.d.ts", "CallOptions"))) assert.equal(text(frame), "y")
+  const missing = await failure(spawn("/no/such/program", [], { ...nulls("service.d.ts", "SpawnOptions"), endpoint: path }))
+  assert.match(missing.message, /No such file/)
+  const nowhere = new RpcClient(NOWHERE, nulls("rpc.d.ts", "RpcOptions"))
+  after(context, () => nowhere.close())
+  assert.equal((await failure(nowhere.call("x", {}, nulls("rpc.d.ts", "AskOptions")))).code, "NO_SERVER")
 })
 
 const circle = {}

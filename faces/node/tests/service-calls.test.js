@@ -239,6 +239,7 @@ test("arguments that can never be right are refused", async (context) => {
   const wrong = { name: "ServiceError", code: "BAD_ARGUMENT", retry: "never" }
   await assert.rejects(client.call("text"), wrong)
   await assert.rejects(client.call(bytes("x"), { deadlineMs: -1 }), wrong)
+  await assert.rejects(client.call(bytes("x"), { credit: 0 }), wrong)
   assert.throws(() => client.stream(bytes("x"), { credit: 0 }), wrong)
   await assert.rejects(Client.connect(7), wrong)
   await assert.rejects(Client.connect("a.txt"), wrong)

@@ -106,6 +106,9 @@ test("what cannot be said to a session is refused before it is sent, in the same
     "get of half a pair": (session) => session.get("a\udc00"),
     remove: (session) => session.remove(null),
     write: (session) => session.write([["a", one], [5, null]]),
+    "write of nothing": (session) => session.write(),
+    "write of no list": (session) => session.write({ a: one }),
+    "write of no pair": (session) => session.write([["a", one], null]),
     "write of half a pair": (session) => session.write([["\ud800", null]]),
     scan: (session) => session.scan({ limit: -1 }),
     "scan of a part": (session) => session.scan({ limit: 1.5 }),
@@ -202,6 +205,9 @@ test("a session is refused what it cannot be opened with, in the same words as e
   await assert.rejects(Session.open(ways[0], { lease: 5 }), bad)
   await assert.rejects(Session.open(ways[0], { leaseMs: "5" }), bad)
   await assert.rejects(Session.rejoin(ways[0]), bad)
+  const session = await Session.open(ways[0], { fork: null, leaseMs: null, http: null })
+  assert.equal(session.fork, "main")
+  await session.close()
   // What a server says in a fault of the table comes as that fault, over HTTP as over a socket.
   const error = new rpc.RemoteError(-32602, "and why", { fault: "bad_request" })
   await assert.rejects(refused(error).get("a"), { name: "ServiceError", code: "BAD_REQUEST", message: "and why" })

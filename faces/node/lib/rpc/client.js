@@ -5,7 +5,7 @@
 
 const binding = require("../binding.js")
 const { ServiceError, badArgument, faulty, native, options: checked } = require("../service/error.js")
-const { checkSignal, duration, isLeftOut, whole } = require("../service/options.js")
+const { checkSignal, duration, isLeftOut, said, whole } = require("../service/options.js")
 const { leave, listen } = require("../signals.js")
 const { RemoteError } = require("./error.js")
 const { parse, stringify } = require("./json.js")
@@ -28,7 +28,7 @@ function clientOptions(given) {
   for (const name of COUNTS) whole(options, name, 0, 0xffff_ffff)
   whole(options, "answerBytesMax", 1, Number.MAX_SAFE_INTEGER)
   for (const name of TIMES) duration(options, name)
-  return options
+  return said(options)
 }
 
 /** A call as the native side takes it: its method, and its parameters as text. */
@@ -116,7 +116,7 @@ class RpcClient {
   }
 
   ask(calls, batch, notifies, given) {
-    const options = checked(given, ASK, "a call")
+    const options = said(checked(given, ASK, "a call"))
     const { signal, idempotent, deadlineMs, url } = options
     duration(options, "deadlineMs")
     checkSignal(signal)

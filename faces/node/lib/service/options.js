@@ -45,10 +45,14 @@ const LISTEN = {
 /** What is left out, `null` included, is as it is. */
 const isLeftOut = (value) => value === undefined || value === null
 
+/** Options that say something: the native side knows no `null`. */
+const said = (options) => Object.fromEntries(Object.entries(options).filter(([, value]) => !isLeftOut(value)))
+
 /** What one call is given. */
 function callOptions(given) {
   const options = checked(given, CALL, "a call")
   checkSignal(options.signal)
+  checkedCredit(options)
   return options
 }
 
@@ -115,7 +119,7 @@ function connectSettings(given, types) {
   whole(options, "unsentBytesMax", 1, 0xffff_ffff)
   duration(options, "connectWithinMs")
   milliseconds(options.deadlineMs, "deadlineMs")
-  return { ...options, schema: hash(options.schema) }
+  return { ...said(options), schema: hash(options.schema) }
 }
 
 function listenOptions(given) {
@@ -133,6 +137,6 @@ function listenOptions(given) {
 }
 
 module.exports = {
-  LISTEN, callOptions, checkSignal, checkedCredit, connectOptions, duration, isLeftOut, listenOptions, milliseconds, syncCallOptions,
-  syncConnectOptions, timerMs, whole,
+  LISTEN, callOptions, checkSignal, checkedCredit, connectOptions, duration, isLeftOut, listenOptions, milliseconds, said,
+  syncCallOptions, syncConnectOptions, timerMs, whole,
 }

@@ -9,7 +9,7 @@ const binding = require("../binding.js")
 const { FAULTS } = require("../faults.js")
 const { Outbox } = require("./area.js")
 const { badArgument, faulty, native, options: checked, wordsOf } = require("./error.js")
-const { LISTEN, isLeftOut, listenOptions, timerMs } = require("./options.js")
+const { LISTEN, listenOptions, said, timerMs } = require("./options.js")
 const { Reply } = require("./reply.js")
 const { Turns } = require("./turns.js")
 
@@ -42,8 +42,7 @@ class Server {
     this.dispatch = isBare ? service : (frame, reply) => service.dispatch(frame, reply)
     const known = isBare ? {} : { schema: service.schema, errorTag: service.errorTag }
     // What is left out stays as the service has it.
-    const said = Object.entries(checked(options, LISTEN, "listen")).filter(([, value]) => !isLeftOut(value))
-    const settings = listenOptions({ ...known, ...Object.fromEntries(said) })
+    const settings = listenOptions({ ...known, ...said(checked(options, LISTEN, "listen")) })
     this.drainGraceMs = settings.drainGraceMs ??= DRAIN_GRACE_MS
     this.turns = new Turns(this)
     this.outbox = new Outbox()

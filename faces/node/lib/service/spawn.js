@@ -13,7 +13,7 @@ const { ThalwegError, typed } = require("../error.js")
 const { leave, listen } = require("../signals.js")
 const { Client } = require("./client.js")
 const { badArgument, native, options: checked } = require("./error.js")
-const { checkSignal, duration, isLeftOut, timerMs } = require("./options.js")
+const { checkSignal, duration, isLeftOut, said, timerMs } = require("./options.js")
 
 const READY_WITHIN_MS = 10_000
 const STOP_WITHIN_MS = 5_000
@@ -92,7 +92,7 @@ function spawnOptions(given) {
   checkSignal(options.signal)
   const env = options.env ?? {}
   if (!Object.values(env).every(isText)) throw badArgument("env of spawn is an object of strings")
-  return { ...options, env, respawn: respawnOptions(options.respawn) }
+  return { ...said(options), env, respawn: respawnOptions(options.respawn) }
 }
 
 /** How it is started again; null when it is not. */
@@ -254,7 +254,7 @@ class Spawned {
   /** The last lines of its log file. */
   tail() {
     const { logFile } = this.options
-    if (logFile === undefined || logFile === null) return ""
+    if (logFile === undefined) return ""
     try {
       const file = openSync(logFile, "r")
       try {

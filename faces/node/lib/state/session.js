@@ -6,6 +6,7 @@
 const { RemoteError, RpcClient, Schema } = require("../rpc/index.js")
 const { Client } = require("../service/index.js")
 const { ServiceError, badArgument, options: optionsOf } = require("../service/error.js")
+const { said } = require("../service/options.js")
 
 const OPEN = { fork: "string", leaseMs: "number", http: "object" }
 const REJOIN = { http: "object" }
@@ -74,12 +75,14 @@ function held(value) {
   throw badArgument("a value is a Uint8Array: encode text first")
 }
 
+const isIterable = (value) => typeof value?.[Symbol.iterator] === "function"
+
 const bytes = (text) => (text === null ? null : Buffer.from(text, "base64"))
 
 class Session {
   /** Begins a session at an endpoint or a URL. */
   static async open(at, options) {
-    const { fork = "main", leaseMs, http } = optionsOf(options, OPEN, "a session")
+    const { fork = "main", leaseMs, http } = said(optionsOf(options, OPEN, "a session"))
     const through = await line(at, http)
     const session = new Session(through)
     try {
@@ -166,7 +169,12 @@ class Session {
 
   /** Makes many changes, all or none of them: a key holds a value from here on, or `null`. */
   async write(changes) {
-    const list = Array.from(changes, ([key, value]) => ({ key, value: value === null ? null : held(value) }))
+    if (!isIterable(changes)) throw badArgument("changes are something that can be iterated over, as an array or a Map")
+    const list = Array.from(changes, (pair) => {
+      if (!isIterable(pair)) throw badArgument("a change is a pair of a key and a value, or null")
+      const [key, value] = pair
+      return { key, value: value === null ? null : held(value) }
+    })
     await this.ask("Batch", { place: this.token, changes: list })
   }
 
