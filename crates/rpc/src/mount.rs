@@ -152,7 +152,7 @@ impl Backend {
     /// Cancels a call: its caller no longer waits for it.
     pub(crate) fn cancel(&mut self, call: CallId) {
         match self {
-            Self::Here(local, _) => local.cancel(call),
+            Self::Here(local, handler) => local.cancel(&mut **handler, call),
             Self::Elsewhere { client, owes_turn } => {
                 *owes_turn = true;
                 client.forget(call);

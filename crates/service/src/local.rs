@@ -161,11 +161,14 @@ impl Local {
         self.batch = batch;
     }
 
-    /// Cancels a call: its handler is told, and the caller hears no more of it.
-    pub fn cancel(&mut self, call: CallId) {
-        if let Some(call) = self.in_flight.remove(&call.number()) {
+    /// Cancels a call: its handler is told ([`Handler::given_up`]), and the caller hears no more of it. What
+    /// ended in an earlier turn has no call to cancel any more.
+    pub fn cancel<H: Handler + ?Sized>(&mut self, handler: &mut H, call: CallId) {
+        let serial = call.number();
+        if let Some(call) = self.in_flight.remove(&serial) {
             // An end that was held back is gone with it.
             self.abandoned += usize::from(!call.cancel());
+            contain(|| handler.given_up(ClientId::of(nobody()), serial));
         }
     }
 

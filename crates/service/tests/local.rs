@@ -3,22 +3,32 @@
 #![allow(clippy::unwrap_used, reason = "this is a test's code, though not all of it in test functions")]
 
 use std::sync::mpsc::{Receiver, Sender, channel};
-use thalweg_service::{CallId, Handler, Local, LocalCallOptions, LocalEvent, Reply, Request};
+use thalweg_service::{CallId, ClientId, Handler, Local, LocalCallOptions, LocalEvent, Reply, Request};
 use thalweg_wire::fault::Fault;
 
 type Heard = Vec<(Option<CallId>, LocalEvent, Vec<u8>)>;
 
 /// Keeps replies until they are asked for.
 #[derive(Default)]
-struct Keeps(Vec<Reply>);
+struct Keeps {
+    replies: Vec<Reply>,
+    /// Who asked, and the number of the call.
+    asked: Vec<(ClientId, u64)>,
+    given_up: Vec<(ClientId, u64)>,
+}
 
 impl Handler for Keeps {
-    fn request(&mut self, _: Request<'_>, reply: Reply) {
-        self.0.push(reply);
+    fn request(&mut self, request: Request<'_>, reply: Reply) {
+        self.asked.push((request.client, request.call));
+        self.replies.push(reply);
+    }
+
+    fn given_up(&mut self, client: ClientId, call: u64) {
+        self.given_up.push((client, call));
     }
 
     fn notified(&mut self) {
-        self.0.drain(..).for_each(|reply| reply.end(b"notified"));
+        self.replies.drain(..).for_each(|reply| reply.end(b"notified"));
     }
 }
 
@@ -42,7 +52,7 @@ fn answers_of_other_threads_come_in_a_turn_that_is_asked_for_once() {
     let ((mut local, told), mut keeps, mut heard) = (local(), Keeps::default(), Heard::new());
     let calls: Vec<_> = (0..3).map(|_| call(&mut local, &mut keeps, &mut heard).unwrap()).collect();
     assert!(heard.is_empty() && local.in_flight() == 3);
-    let replies: Vec<Reply> = keeps.0.drain(..).rev().collect();
+    let replies: Vec<Reply> = keeps.replies.drain(..).rev().collect();
     let answer =
         move || replies.into_iter().zip([b"c", b"b", b"a"]).for_each(|(reply, says)| reply.end(says));
     std::thread::spawn(answer).join().unwrap();
@@ -82,7 +92,7 @@ fn a_handler_that_panics_or_forgets_has_abandoned_its_call() {
     assert_eq!(call(&mut local, &mut panics, &mut heard), None);
     let mut keeps = Keeps::default();
     assert!(call(&mut local, &mut keeps, &mut heard).is_some());
-    keeps.0.clear();
+    keeps.replies.clear();
     turn(&mut local, &mut keeps, &mut heard);
     assert!(
         heard.len() == 2
@@ -94,12 +104,28 @@ fn a_handler_that_panics_or_forgets_has_abandoned_its_call() {
 fn nobody_hears_of_a_call_that_was_cancelled_but_its_handler() {
     let ((mut local, told), mut keeps, mut heard) = (local(), Keeps::default(), Heard::new());
     let name = call(&mut local, &mut keeps, &mut heard).unwrap();
-    local.cancel(name);
-    assert!(keeps.0[0].is_cancelled() && local.in_flight() == 1);
-    keeps.0.clear();
+    local.cancel(&mut keeps, name);
+    assert!(keeps.replies[0].is_cancelled() && local.in_flight() == 1);
+    keeps.replies.clear();
     told.recv().unwrap();
     turn(&mut local, &mut keeps, &mut heard);
     assert!(heard.is_empty() && local.in_flight() == 0);
+}
+
+/// As over a socket: what the answer names may have to be taken back, whether or not it is on its way.
+#[test]
+fn a_handler_is_told_which_call_is_given_up_unless_its_end_was_heard() {
+    let ((mut local, _told), mut keeps, mut heard) = (local(), Keeps::default(), Heard::new());
+    let names: Vec<_> = (0..3).map(|_| call(&mut local, &mut keeps, &mut heard).unwrap()).collect();
+    keeps.replies.remove(0).end(b"heard");
+    turn(&mut local, &mut keeps, &mut heard);
+    keeps.replies.remove(0).end(b"on its way");
+    names.iter().for_each(|name| local.cancel(&mut keeps, *name));
+    names.iter().for_each(|name| local.cancel(&mut keeps, *name));
+    assert_eq!(keeps.given_up, keeps.asked[1..], "each that had not ended, and once");
+    keeps.replies.clear();
+    turn(&mut local, &mut keeps, &mut heard);
+    assert_eq!((heard.len(), local.in_flight()), (1, 0));
 }
 
 /// Four items lie beyond the credit of three; the end that waits behind them goes with the call.
@@ -114,7 +140,7 @@ fn what_is_held_back_is_gone_with_a_call_that_is_cancelled() {
     };
     let name = call(&mut local, &mut streams, &mut heard).unwrap();
     assert_eq!(heard.len(), 3);
-    local.cancel(name);
+    local.cancel(&mut streams, name);
     assert_eq!(local.in_flight(), 0);
 }
 
@@ -136,7 +162,7 @@ fn an_answer_after_the_caller_is_gone_is_dropped() {
     let ((mut local, told), mut keeps, mut heard) = (local(), Keeps::default(), Heard::new());
     assert!(call(&mut local, &mut keeps, &mut heard).is_some());
     drop(local);
-    assert!(keeps.0[0].is_cancelled());
-    keeps.0.clear();
+    assert!(keeps.replies[0].is_cancelled());
+    keeps.replies.clear();
     assert!(told.try_recv().is_err());
 }

@@ -470,7 +470,7 @@ mod tests {
         let tail = frame(&LogRequest::Tail(LogTail { name: "a".into(), offset: None }));
         let follow = |_| local.call(&mut service, &tail, LocalCallOptions::default(), |_, _| {}).unwrap();
         let calls: Vec<_> = (0..100).map(follow).collect();
-        calls.into_iter().for_each(|call| local.cancel(call));
+        calls.into_iter().for_each(|call| local.cancel(&mut service, call));
         let told = news.take().resumed;
         assert_eq!(told.len(), 1, "everybody who left was told of one by one");
         told.into_iter().for_each(|topic_id| service.walk(topic_id));

@@ -72,8 +72,8 @@ pub trait Handler {
     /// they keep.
     ///
     /// It is told before any request that the client sent later. It may be told more than once, and of a call
-    /// that was refused before it reached the handler. A plain connection has no cancels, and
-    /// [`Local`](crate::Local) never tells: whoever cancels there has the answers in hand.
+    /// that was refused before it reached the handler. A plain connection has no cancels. From a
+    /// [`Local`](crate::Local) it comes only of calls whose end its owner has not been handed.
     fn given_up(&mut self, client: ClientId, call: u64) {
         let _ = (client, call);
     }

@@ -151,7 +151,7 @@ fn what_nobody_waits_for_any_more_is_not_done() {
     };
     for _ in 0..3 {
         let left = ask(&mut local);
-        local.cancel(left);
+        local.cancel(&mut service, left);
     }
     let passed = ask(&mut local);
     assert!(!service.help(), "they take too long for a reactor");

@@ -173,7 +173,7 @@ fn what_takes_long_and_nobody_waits_for_any_more_is_not_begun() {
     let fork = StateFork { parent: "main".into(), offset: Some(written.next) };
     let wanted = caller.ask(&StateRequest::Fork(fork.clone()));
     let calls = [StateRequest::Root(root), StateRequest::Fork(fork)].map(|request| caller.ask(&request));
-    calls.into_iter().flatten().for_each(|call| caller.local.cancel(call));
+    calls.into_iter().flatten().for_each(|call| caller.local.cancel(&mut caller.service, call));
     drop(go_on);
     caller.hear(1);
     assert!(matches!(caller.answer(wanted), StateResponse::ForkResponse(_)));
