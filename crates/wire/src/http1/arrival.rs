@@ -183,7 +183,9 @@ impl UnsizedBody {
             is_whole = is_done;
         }
         input.drain(body.end..at);
-        if body.len() > body_bytes_max {
+        // A chunk counts from its announcement: its bytes need not come to be refused.
+        let announced = (body.len() as u64).saturating_add(self.decoder.owed_bytes());
+        if announced > body_bytes_max as u64 {
             return Err(ArrivalError::TooLong(body_bytes_max));
         }
         Ok(is_whole.then(|| self.answer.clone()))
@@ -241,6 +243,21 @@ mod tests {
             input.extend_from_slice(b"ok");
             assert_eq!(&input[arrival.look(&mut input.clone(), 9).unwrap().unwrap().body], b"ok");
         }
+    }
+
+    #[test]
+    fn a_chunk_is_not_waited_for_that_makes_a_body_longer_than_is_taken() {
+        let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+        for (announced, bytes_max) in [("e\r\n", 13), ("3\r\nabc\r\nb\r\n", 13), ("ffffffffffffffff\r\n", 13)]
+        {
+            let (mut arrival, mut input) = (Arrival::default(), format!("{head}{announced}").into_bytes());
+            let line_end = input.len() - 1;
+            let (mut begun, mut whole) = (input[..line_end].to_vec(), Arrival::default());
+            assert_eq!(whole.look(&mut begun, bytes_max), Ok(None), "{announced:?} is not all there");
+            assert_eq!(arrival.look(&mut input, bytes_max), Err(ArrivalError::TooLong(bytes_max)));
+        }
+        let (mut arrival, mut input) = (Arrival::default(), format!("{head}3\r\nabc\r\na\r\n").into_bytes());
+        assert_eq!(arrival.look(&mut input, 13), Ok(None), "as long as it may be");
     }
 
     #[test]

@@ -53,6 +53,15 @@ impl BodyDecoder {
         }
     }
 
+    /// Bytes that were announced and are still to come; of chunks, those of the present one.
+    pub fn owed_bytes(&self) -> u64 {
+        match self {
+            Self::Known(left) => *left,
+            Self::Chunked(decoder) => decoder.owed_bytes(),
+            Self::UntilEnd => 0,
+        }
+    }
+
     /// Whether the end of the connection is its own.
     pub fn needs_end(&self) -> bool {
         matches!(self, Self::UntilEnd)
