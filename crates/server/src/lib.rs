@@ -15,7 +15,8 @@
 //! | `engine` | the store, and what is done to its files offline |
 //! | `client` | the verbs that use a server |
 //! | `verbs` | the other verbs |
-//! | `exit`, `logging`, `quantity` | exit codes and complaints, log lines, numbers for people |
+//! | `exit`, `logging` | exit codes and complaints, log lines |
+//! | `quantity`, `quoting` | numbers for people, words for a shell |
 #![forbid(unsafe_code)]
 
 mod bounds;
@@ -30,6 +31,7 @@ pub mod fuzzing;
 mod layers;
 mod logging;
 mod quantity;
+mod quoting;
 mod run;
 mod services;
 mod start;

@@ -2,6 +2,7 @@
 //! runs.
 
 use super::file;
+use crate::quoting::quoted;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -25,8 +26,9 @@ impl fmt::Display for CertificateError {
             Self::Writable(path) => {
                 write!(
                     out,
-                    "the key {0} can be written by users other than its owner: chmod go-w {0}",
-                    path.display()
+                    "the key {} can be written by users other than its owner: chmod go-w -- {}",
+                    path.display(),
+                    quoted(path)
                 )
             }
             Self::Unusable(path, error) => write!(out, "{}: {error}", path.display()),
@@ -76,7 +78,8 @@ impl Certificate {
     fn warn_of_key(&self) {
         tracing::warn!(
             key = %self.key.display(),
-            "every user of this machine may read the certificate's key, and speak in this server's name: chmod o-r"
+            "every user of this machine may read the certificate's key, and speak in this server's name: chmod o-r -- {}",
+            quoted(&self.key)
         );
     }
 
@@ -117,13 +120,14 @@ mod tests {
     #[test]
     fn it_is_said_which_file_is_wrong_and_a_key_that_others_can_write_is_refused() {
         let directory = tempfile::tempdir().unwrap();
-        let (chain, key) = (directory.path().join("chain.pem"), directory.path().join("key.pem"));
+        let (chain, key) = (directory.path().join("chain.pem"), directory.path().join("a key.pem"));
         assert!(said(&chain, &key).contains("cannot read") && said(&chain, &key).contains("chain.pem"));
         std::fs::write(&chain, "nothing").unwrap();
         assert!(said(&chain, &key).contains("key.pem"));
         std::fs::write(&key, "nothing").unwrap();
         std::fs::set_permissions(&key, PermissionsExt::from_mode(0o620)).unwrap();
-        assert!(said(&chain, &key).contains("chmod go-w"));
+        let command = format!("chmod go-w -- '{}'", key.display());
+        assert!(said(&chain, &key).ends_with(&command), "{}", said(&chain, &key));
         std::fs::set_permissions(&key, PermissionsExt::from_mode(0o600)).unwrap();
         assert!(said(&chain, &key).contains("chain.pem: there is no certificate"), "{}", said(&chain, &key));
         let written = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";

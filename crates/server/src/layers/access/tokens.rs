@@ -9,6 +9,7 @@
 //! ```
 
 use super::file;
+use crate::quoting::quoted;
 use clap::ValueEnum;
 use ring::digest::{SHA256, SHA256_OUTPUT_LEN, digest};
 use serde::Deserialize;
@@ -88,8 +89,9 @@ impl fmt::Display for TokensError {
             }
             Self::Writable(path) => write!(
                 out,
-                "the token file {0} can be written by users other than its owner: chmod go-w {0}",
-                path.display()
+                "the token file {} can be written by users other than its owner: chmod go-w -- {}",
+                path.display(),
+                quoted(path)
             ),
             Self::Malformed(path, why) => write!(out, "{}: {why}", path.display()),
         }
@@ -213,10 +215,13 @@ mod tests {
 
     #[test]
     fn a_file_that_others_can_write_is_refused() {
-        let file = tempfile::NamedTempFile::new().unwrap();
+        let file = tempfile::NamedTempFile::with_prefix("it's $HOME").unwrap();
         let mode = |mode| std::fs::set_permissions(file.path(), PermissionsExt::from_mode(mode)).unwrap();
         mode(0o620);
-        assert!(matches!(Tokens::load(file.path()), Err(TokensError::Writable(_))));
+        let said = Tokens::load(file.path()).unwrap_err().to_string();
+        let command =
+            format!("chmod go-w -- '{}'", file.path().display().to_string().replace("it's", r"it'\''s"));
+        assert!(said.ends_with(&command), "{said}");
         mode(0o644);
         assert_eq!(Tokens::load(file.path()).unwrap().len(), 0);
     }

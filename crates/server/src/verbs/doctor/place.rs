@@ -4,6 +4,7 @@
 use super::{Finding, bad, good, poor};
 use crate::command_line::Durability;
 use crate::quantity::Bytes;
+use crate::quoting::quoted;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -149,11 +150,6 @@ fn access(data: &Path, place: &Path) -> Finding {
         return poor("directory", found, advice);
     }
     good("directory", found)
-}
-
-/// A path as one word of a shell's, for a command that is to be pasted.
-fn quoted(path: &Path) -> String {
-    format!("'{}'", path.display().to_string().replace('\'', r"'\''"))
 }
 
 /// How long it takes to make a small write last.
