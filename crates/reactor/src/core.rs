@@ -377,6 +377,11 @@ impl<H: Handler> Core<H> {
         self.alone() && !others.is_some_and(is_recent)
     }
 
+    /// Whether it is kept what was last served, and until when: it is once [`Core::has_to_itself`] was asked.
+    pub(crate) fn notes_served(&self) -> bool {
+        self.recent.is_some()
+    }
+
     /// The turn is over at `now_ns`, and with it what was served.
     pub(crate) fn turn_is_over(&mut self, now_ns: u64) {
         let began_us = self.now_us();

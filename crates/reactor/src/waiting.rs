@@ -39,6 +39,10 @@ impl<H: Handler> Reactor<H> {
     }
 
     fn wait_for_kernel(&mut self, limit: usize, wait: Wait) -> io::Result<()> {
+        if !(self.spin.is_enabled() || self.core.notes_served()) {
+            // Nobody asks when it began.
+            return self.sleep(limit, wait);
+        }
         let began_ns = match self.core.ended_ns {
             0 => clock::monotonic_ns(),
             ended_ns => ended_ns,
