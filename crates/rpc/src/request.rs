@@ -138,7 +138,12 @@ fn positions(plan: &Plan, fields: &Struct, text: &mut Text<'_>, out: &mut Vec<u8
 
 fn write_field(plan: &Plan, field: &Field, text: &mut Text<'_>, out: &mut Vec<u8>) -> FieldResult {
     out.extend_from_slice(&field.key);
-    value(plan, &field.shape, text, out).map_err(inside(&field.name))
+    let written = match &field.shape {
+        // Without the way through all the others.
+        Shape::Unsigned(bits) => unsigned(*bits, text, out),
+        shape => value(plan, shape, text, out),
+    };
+    written.map_err(inside(&field.name))
 }
 
 /// Fields that are missing have to be optional.

@@ -86,8 +86,8 @@ impl fmt::Debug for Answers {
 pub(crate) fn read(exchange: &Exchange, input: Vec<u8>, body: Range<usize>) -> Result<Answers, Failure> {
     let (text, body_at) = text(input, body)?;
     let body = text.get(body_at..).unwrap_or_default();
-    let mut parts: SmallVec<[Option<Part>; 1]> = SmallVec::new();
-    parts.resize(usize::try_from(exchange.calls).unwrap_or_default(), None);
+    let mut parts: SmallVec<[_; 1]> =
+        SmallVec::from_elem(None, usize::try_from(exchange.calls).unwrap_or_default());
     let mut wrong = None;
     let mut for_all = None;
     let start = text.as_ptr().addr();

@@ -202,6 +202,24 @@ impl<'a> Text<'a> {
         Some(integer)
     }
 
+    /// The same, as it is written.
+    ///
+    /// ```
+    /// # use thalweg_wire::json::Text;
+    /// let mut text = Text::new("[18446744073709551615, 1.0]");
+    /// assert!(text.begin_array()?);
+    /// assert_eq!(text.unsigned_written(), Some("18446744073709551615"));
+    /// assert!(text.next_element()?);
+    /// assert_eq!((text.unsigned_written(), text.number()?), (None, "1.0"));
+    /// # Ok::<(), thalweg_wire::json::SyntaxError>(())
+    /// ```
+    #[inline]
+    pub fn unsigned_written(&mut self) -> Option<&'a str> {
+        self.blanks();
+        let start = self.at;
+        self.unsigned().map(|_| &self.text[start..self.at])
+    }
+
     /// A string.
     ///
     /// # Errors

@@ -95,13 +95,7 @@ fn answer<'a>(text: &mut Text<'a>) -> Result<Answer<'a>, AnswerError> {
                 let is_ours = text.passes(VERSION) || text.value()? == VERSION;
                 fill(&mut version, is_ours)?;
             }
-            Name::Id => {
-                let kind = text.kind()?;
-                fill(&mut id, text.value()?)?;
-                if !matches!(kind, Kind::String | Kind::Number | Kind::Null) {
-                    return wrong("an id that can be none");
-                }
-            }
+            Name::Id => fill(&mut id, self::id(text)?)?,
             Name::Result => fill(&mut outcome, Outcome::Result(text.value()?))?,
             Name::Error => fill(&mut outcome, error(text)?)?,
             Name::Other => drop(text.value()?),
@@ -113,6 +107,21 @@ fn answer<'a>(text: &mut Text<'a>) -> Result<Answer<'a>, AnswerError> {
         (Some(true), None, _) => wrong("no id"),
         (Some(true), _, None) => wrong("neither result nor error"),
         _ => wrong("no version 2.0"),
+    }
+}
+
+/// An id, as it is written.
+#[inline]
+fn id<'a>(text: &mut Text<'a>) -> Result<&'a str, AnswerError> {
+    // As our client has them.
+    if let Some(written) = text.unsigned_written() {
+        return Ok(written);
+    }
+    let kind = text.kind()?;
+    let written = text.value()?;
+    match kind {
+        Kind::String | Kind::Number | Kind::Null => Ok(written),
+        _ => wrong("an id that can be none"),
     }
 }
 

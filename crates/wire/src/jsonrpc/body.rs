@@ -255,11 +255,15 @@ fn version(text: &mut Text<'_>) -> Result<Result<(), &'static str>, SyntaxError>
 }
 
 fn id<'a>(text: &mut Text<'a>) -> Result<Result<Id<'a>, &'static str>, SyntaxError> {
+    // As nearly everybody has them.
+    if let Some(written) = text.unsigned_written() {
+        return Ok(Ok(Id(written)));
+    }
     let kind = text.kind()?;
     let raw = text.value()?;
     Ok(match kind {
         Kind::String | Kind::Null => Ok(Id(raw)),
-        Kind::Number if raw.parse::<i64>().is_ok() || raw.parse::<u64>().is_ok() => Ok(Id(raw)),
+        Kind::Number if raw.parse::<i64>().is_ok() => Ok(Id(raw)),
         Kind::Number => Err("a number has to be an integer of at most 64 bits"),
         _ => Err("it has to be a string, an integer or null"),
     })

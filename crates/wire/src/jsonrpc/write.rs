@@ -3,13 +3,9 @@
 use super::body::Id;
 use crate::json::write::{signed, string, unsigned};
 
-/// What every message begins with.
-const HEAD: &[u8] = b"{\"jsonrpc\":\"2.0\",";
-
 /// Begins an answer; a result is to follow, and then [`end`].
 pub fn begin_result(out: &mut Vec<u8>) {
-    out.extend_from_slice(HEAD);
-    out.extend_from_slice(b"\"result\":");
+    out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"result\":");
 }
 
 /// Ends an answer.
@@ -21,8 +17,7 @@ pub fn end(out: &mut Vec<u8>, id: Id<'_>) {
 
 /// An answer that is an error; `data` appends a value, or nothing for none.
 pub fn error(out: &mut Vec<u8>, id: Id<'_>, code: i32, message: &str, data: impl FnOnce(&mut Vec<u8>)) {
-    out.extend_from_slice(HEAD);
-    out.extend_from_slice(b"\"error\":{\"code\":");
+    out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"error\":{\"code\":");
     signed(out, code.into());
     out.extend_from_slice(b",\"message\":");
     string(out, message);
@@ -46,8 +41,7 @@ pub fn error(out: &mut Vec<u8>, id: Id<'_>, code: i32, message: &str, data: impl
 /// assert_eq!(out, br#"{"jsonrpc":"2.0","method":"Add","params":[1,2],"id":7}"#);
 /// ```
 pub fn call(out: &mut Vec<u8>, method: &str, params: &str, id: Option<u64>) {
-    out.extend_from_slice(HEAD);
-    out.extend_from_slice(b"\"method\":");
+    out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"method\":");
     string(out, method);
     if !params.is_empty() {
         out.extend_from_slice(b",\"params\":");
