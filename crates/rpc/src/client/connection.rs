@@ -158,16 +158,17 @@ impl Connection {
 
     /// Goes on as far as it can without waiting. A server may answer before it has taken the whole request,
     /// and take no more of it then.
-    pub(crate) fn advance(&mut self, answer_bytes_max: usize) -> Step {
-        match self.send(answer_bytes_max) {
+    pub(crate) fn advance(&mut self, now: Instant, answer_bytes_max: usize) -> Step {
+        match self.send(now, answer_bytes_max) {
             Some(Step::Waits) if self.is_untouched() => Step::Waits,
             Some(Step::Waits) | None => self.read(answer_bytes_max),
             Some(step) => step,
         }
     }
 
-    /// Goes on until the whole request has left; then `None`.
-    pub(crate) fn send(&mut self, answer_bytes_max: usize) -> Option<Step> {
+    /// Goes on until the whole request has left; then `None`. `now` says whether its time is over before it
+    /// is begun.
+    pub(crate) fn send(&mut self, now: Instant, answer_bytes_max: usize) -> Option<Step> {
         if let Some(dialing) = &mut self.dialing {
             let before = self.line.address;
             let heard = dialing.look(&mut self.line);
@@ -181,7 +182,7 @@ impl Connection {
             }
         }
         // A call whose deadline has passed is not begun.
-        if self.is_untouched() && self.carries.as_ref().is_some_and(Exchange::is_overdue) {
+        if self.is_untouched() && self.carries.as_ref().is_some_and(|exchange| exchange.is_overdue(now)) {
             return Some(Step::Waits);
         }
         match self.write() {

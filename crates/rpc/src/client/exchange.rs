@@ -10,8 +10,10 @@ use thalweg_wire::fault::Fault;
 use thalweg_wire::json::{Kind, Text, write as json};
 use thalweg_wire::jsonrpc::write;
 
-/// Digits that a body's length may have.
-const LENGTH_DIGITS: usize = 10;
+/// What stands in a head for its body's length until that is known: as many blanks as it may have digits.
+pub(crate) const NO_LENGTH: &str = "          ";
+/// What follows.
+pub(crate) const HEAD_END: &str = "\r\n\r\n";
 
 /// What goes over a connection, and back.
 #[derive(Debug)]
@@ -47,10 +49,6 @@ impl Exchange {
         ask.all().try_for_each(|(method, params)| check_params(method, params))?;
         text.clear();
         text.extend_from_slice(&resolved.head);
-        // The length is put in once it is known: as many digits as it may have, blanks where it has fewer.
-        let length_at = text.len();
-        text.extend_from_slice(&[b' '; LENGTH_DIGITS]);
-        text.extend_from_slice(b"\r\n\r\n");
         let start = text.len();
         if ask.is_batch {
             text.push(b'[');
@@ -66,19 +64,19 @@ impl Exchange {
         }
         let end = text.len();
         json::unsigned(&mut text, (end - start) as u64);
-        if text.len() - end > LENGTH_DIGITS {
+        if text.len() - end > NO_LENGTH.len() {
             return Err(Failure::new(Fault::FrameTooLarge, "a request of more than 9 GB"));
         }
-        text.copy_within(end.., length_at);
+        text.copy_within(end.., start - HEAD_END.len() - NO_LENGTH.len());
         text.truncate(end);
         let calls = if ask.notifies { 0 } else { count as u64 };
         let (is_batch, is_idempotent) = (ask.is_batch, ask.is_idempotent);
         Ok(Self { name, first_id, calls, is_batch, is_idempotent, until, text, is_again: false })
     }
 
-    /// Whether it was to be over by now.
-    pub(crate) fn is_overdue(&self) -> bool {
-        self.until.is_some_and(|until| until <= Instant::now())
+    /// Whether it was to be over by then.
+    pub(crate) fn is_overdue(&self, now: Instant) -> bool {
+        self.until.is_some_and(|until| until <= now)
     }
 }
 

@@ -15,7 +15,6 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::time::{Duration, Instant};
 use thalweg_service::{CallId, Error as Failure};
 use thalweg_sync::patience::{ALONE_NS, Pace, Patience, QUICK_NS};
-use thalweg_sys::clock;
 use thalweg_sys::nested::{Nested, Ready};
 use thalweg_sys::socket::SLEEP_MAX;
 use thalweg_wire::fault::Fault;
@@ -27,6 +26,8 @@ use waiting::Waiting;
 const FRESH: Duration = Duration::from_micros(100);
 /// An answer may be waited for by so much longer than was said.
 const BARELY: Duration = Duration::from_millis(1);
+/// A request up to that leaves in as good as no time: what is left of its time is not asked anew behind it.
+const AT_ONCE_BYTES: usize = 16 << 10;
 
 pub(crate) struct Pool {
     options: Options,
@@ -139,28 +140,31 @@ impl Pool {
         }
     }
 
-    /// Lets one connection go on, and deals with what comes of it. Whether anything did.
-    fn advance(&mut self, index: usize) -> bool {
-        let step = self.connections[index].advance(self.options.answer_bytes_max);
+    /// Lets one connection go on, and deals with what comes of it; when anything did.
+    fn advance(&mut self, index: usize, now: Instant) -> Option<Instant> {
+        let step = self.connections[index].advance(now, self.options.answer_bytes_max);
         self.follow_up(index, step)
     }
 
-    fn follow_up(&mut self, index: usize, step: Step) -> bool {
+    fn follow_up(&mut self, index: usize, step: Step) -> Option<Instant> {
         let connection = &mut self.connections[index];
         match step {
-            Step::Waits => return false,
+            Step::Waits => None,
             Step::Answered { outcome, keeps } => {
                 let (site, address) = (connection.site, connection.address());
-                let Some(exchange) = connection.carries.take() else { return false };
-                connection.idle_since = Instant::now();
+                let exchange = connection.carries.take()?;
+                let now = Instant::now();
+                connection.idle_since = now;
                 if !keeps {
                     self.drop_connection(index);
                 }
                 self.targets.sites.answered(site, address);
                 self.finish(exchange, outcome);
                 self.free(site);
+                Some(now)
             }
             Step::Ended { failure, untouched } => {
+                let now = Instant::now();
                 let (site, served) = (connection.site, connection.served);
                 let exchange = connection.carries.take();
                 if served > 0 && connection.has_heard_nothing() {
@@ -168,23 +172,23 @@ impl Pool {
                 } else {
                     self.drop_connection(index);
                 }
-                let Some(mut exchange) = exchange else { return true };
+                let Some(mut exchange) = exchange else { return Some(now) };
                 // A connection that had served before may have been closed for its age; a new one has no such
                 // excuse.
                 let may_repeat = served > 0 && !exchange.is_again && (untouched || exchange.is_idempotent);
                 if may_repeat {
                     self.statistics.retried += 1;
                     exchange.is_again = true;
-                    if self.start(site, exchange, Instant::now()) {
-                        return true;
+                    if self.start(site, exchange, now) {
+                        return Some(now);
                     }
                 } else {
                     self.finish(exchange, Err(failure));
                 }
                 self.free(site);
+                Some(now)
             }
         }
-        true
     }
 
     /// A connection to this host may be free: what waits for one gets it, and what is idle beyond its bound
@@ -255,8 +259,10 @@ impl Pool {
 
     /// Waits for the one connection there is.
     fn wait_alone(&mut self) -> Result<(), Failure> {
+        let mut began = Instant::now();
         let Some(connection) = self.connections.first_mut() else { return Ok(()) };
-        match connection.send(self.options.answer_bytes_max) {
+        let is_long = connection.carries.as_ref().is_some_and(|exchange| exchange.text.len() > AT_ONCE_BYTES);
+        match connection.send(began, self.options.answer_bytes_max) {
             Some(Step::Waits) => {}
             Some(step) => {
                 self.follow_up(0, step);
@@ -264,28 +270,37 @@ impl Pool {
             }
             None => {}
         }
-        if !self.options.spin {
-            return self.sleep();
+        if is_long {
+            began = Instant::now();
         }
-        let began_ns = clock::monotonic_ns();
-        let waited = if self.pace.is_quick() && self.look(began_ns) { Ok(()) } else { self.sleep() };
-        self.pace.record(clock::monotonic_ns().saturating_sub(began_ns));
-        waited
+        let looks = self.options.spin && self.pace.is_quick();
+        let over = if looks { self.look() } else { None };
+        let over = match over {
+            Some(_) => over,
+            None if looks => self.sleep(Instant::now())?,
+            None => self.sleep(began)?,
+        };
+        if self.options.spin {
+            let over = over.unwrap_or_else(Instant::now);
+            let waited = over.saturating_duration_since(began);
+            self.pace.record(u64::try_from(waited.as_nanos()).unwrap_or(u64::MAX));
+        }
+        Ok(())
     }
 
-    fn sleep(&mut self) -> Result<(), Failure> {
-        let Some(connection) = self.connections.first_mut() else { return Ok(()) };
+    /// Sleeps, from now on; when anything came of it.
+    fn sleep(&mut self, now: Instant) -> Result<Option<Instant>, Failure> {
+        let Some(connection) = self.connections.first_mut() else { return Ok(None) };
         let until = connection.carries.as_ref().and_then(|exchange| exchange.until);
-        let left = left(until);
+        let left = until.map(|until| until.saturating_duration_since(now));
         if left == Some(Duration::ZERO) {
             self.expire();
-            return Ok(());
+            return Ok(None);
         }
         if connection.waits_to_write() {
             let left = super::left(until.into_iter().chain(connection.wakes_at()).min());
             thalweg_sys::socket::wait(connection.socket(), true, left)?;
-            self.advance(0);
-            return Ok(());
+            return Ok(self.advance(0, Instant::now()));
         }
         // Told once for calls that are given equally long: by the time they have, as long as next to nothing
         // of it is gone.
@@ -294,24 +309,20 @@ impl Pool {
             .deadline
             .filter(|whole| left.is_some_and(|left| left <= *whole && left + BARELY >= *whole));
         let step = connection.read_waiting(whole.or(left), self.options.answer_bytes_max);
-        self.follow_up(0, step);
-        Ok(())
+        Ok(self.follow_up(0, step))
     }
 
-    /// Looks for a moment whether an answer comes.
-    fn look(&mut self, now_ns: u64) -> bool {
-        let mut patience = Patience::for_peer_at(now_ns, ALONE_NS);
-        loop {
-            if self.connections.is_empty() {
-                return false;
-            }
-            if self.advance(0) {
-                return true;
-            }
-            if !patience.lasts() {
-                return false;
+    /// Looks for a moment whether an answer comes; when one did.
+    fn look(&mut self) -> Option<Instant> {
+        // The server is at work meanwhile, so that these clocks cost nothing.
+        let mut patience = Patience::for_peer(ALONE_NS);
+        while !self.connections.is_empty() {
+            let over = self.advance(0, Instant::now());
+            if over.is_some() || !patience.lasts() {
+                return over;
             }
         }
+        None
     }
 
     /// One turn, which waits until then at most for something to come of an exchange, beside what came
@@ -346,7 +357,8 @@ impl Pool {
             let Some(connection) = self.connections.get_mut(index).filter(|known| known.may_go_on()) else {
                 continue;
             };
-            if let Some(step) = connection.send(self.options.answer_bytes_max) {
+            // Sending what was long may have taken a while.
+            if let Some(step) = connection.send(Instant::now(), self.options.answer_bytes_max) {
                 self.follow_up(index, step);
             }
         }
@@ -360,6 +372,7 @@ impl Pool {
         self.ready.clear();
         let is_something = nested.wait(wakes, Some(left), &mut self.ready)?;
         self.ready.sort_unstable_by_key(|ready| ready.number);
+        let now = Instant::now();
         for index in (0..self.connections.len()).rev() {
             let Some(connection) = self.connections.get_mut(index) else { continue };
             let number = connection.socket().as_raw_fd();
@@ -369,8 +382,8 @@ impl Pool {
                     self.drop_closed(index);
                 }
             } else if self.ready[at].readable {
-                self.advance(index);
-            } else if let Some(step) = connection.send(self.options.answer_bytes_max) {
+                self.advance(index, now);
+            } else if let Some(step) = connection.send(now, self.options.answer_bytes_max) {
                 self.follow_up(index, step);
             }
         }
