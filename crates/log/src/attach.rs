@@ -347,7 +347,10 @@ impl Neighbour {
     /// opened without them: a writer that removes one says so beforehand.
     fn miss(&self, view: &View, recovery: &mut Recovery) -> io::Result<()> {
         let known = self.segments.latest();
-        let numbers = known.all().iter().map(|segment| segment.header.number);
+        // The first list is compared with what recovery found.
+        let first = if known.all().is_empty() { Some(recovery.segments()) } else { None };
+        let numbers =
+            known.all().iter().map(|segment| segment.header.number).chain(first.into_iter().flatten());
         let gone: Vec<u32> = numbers.filter(|number| view.find(*number).is_none()).collect();
         let lost = recovery.needed_of(&gone);
         let listed = view.all().last().map_or(0, |segment| segment.header.number);
@@ -356,13 +359,10 @@ impl Neighbour {
             // try again once that is listed.
             return Err(io::ErrorKind::NotFound.into());
         }
-        for number in &lost {
-            // Directories are read piece by piece, so a file that replaced another meanwhile may not have
-            // been listed.
-            match self.disk.open_read_only(&self.directory.join(segment::file_name(*number))) {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => return Err(error),
-                Ok(_) => return Err(io::ErrorKind::NotFound.into()),
+        // Of all of them: what only forks need of a log counts for no log.
+        for number in gone {
+            if segment::is_there(&self.disk, &self.directory, number)? {
+                return Err(io::ErrorKind::NotFound.into());
             }
         }
         if !lost.is_empty() {

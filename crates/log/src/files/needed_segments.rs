@@ -4,20 +4,27 @@
 //! when no log needs them any more, so a gap in their numbers proves nothing. The newest whole checkpoint
 //! says which segments in front of it are needed; behind it, all are. Whatever is removed, no newer
 //! checkpoint speaks of. So a caller that first looks for the segments and then for the newest checkpoint can
-//! tell a segment that is lost from one that was removed meanwhile.
+//! tell a segment that is lost from one that was removed meanwhile. Nor does a name that was not listed prove
+//! anything: a directory is read piece by piece, and a file that took another's place meanwhile, as one that
+//! was compacted does, may be passed over. So what is needed and was not listed is looked for by its name.
 
 use crate::checkpoint::{self, Checkpoint};
 use crate::final_end::FinalEnd;
 use crate::format::SegmentHeader;
+use crate::going_on::GoOn;
 use crate::log::Log;
 use crate::segment_file::SegmentFile;
-use crate::{Position, position, segment_of};
+use crate::{Position, position, segment, segment_of};
 use std::collections::BTreeSet;
 use std::io;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use thalweg_sys::disk::Disk;
+
+/// Names that are looked for one by one. One listing passes over few, and where more than these are missing
+/// the store is damaged anyway.
+const NAMES_MAX: usize = 1024;
 
 /// Attempts to read the newest checkpoint while it is replaced by newer ones.
 const LOOKS_MAX: u32 = 16;
@@ -47,6 +54,27 @@ impl Needs {
     /// Segments without which a store whose last one has this number does not open whole.
     pub(crate) fn up_to(&self, last: u32) -> impl Iterator<Item = u32> {
         self.held.range(..self.replays_from).copied().chain(self.replays_from..=last)
+    }
+
+    /// Those of them that were not listed and are there all the same, by their names.
+    pub(crate) fn passed_over(
+        &self,
+        disk: &Disk,
+        directory: &Path,
+        listed: &[String],
+        last: u32,
+        end: FinalEnd,
+    ) -> io::Result<Vec<String>> {
+        let listed: BTreeSet<u32> = listed.iter().filter_map(|name| segment::number_of(name)).collect();
+        let unlisted = self.up_to(last).filter(|number| end.reaches(*number) && !listed.contains(number));
+        let unlisted = unlisted.take(NAMES_MAX);
+        let mut found = Vec::new();
+        for number in unlisted {
+            if segment::is_there(disk, directory, number)? {
+                found.push(segment::file_name(number));
+            }
+        }
+        Ok(found)
     }
 
     /// Those of them that are not there, as ranges. A single segment of a number far away makes one range,
@@ -99,10 +127,12 @@ pub(crate) fn torn_from(
     replays_from: u32,
     known: Position,
     end: FinalEnd,
+    go_on: GoOn<'_>,
 ) -> io::Result<u32> {
     let missing = (replays_from..).find(|number| !is_there(headers, *number)).unwrap_or(u32::MAX);
     let mut evidence = known;
     for header in headers.iter().filter(|header| header.number > missing) {
+        go_on()?;
         let file = SegmentFile::open(disk, directory, header, end)?;
         evidence = evidence.max(file.attested_durable(0));
     }

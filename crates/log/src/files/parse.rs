@@ -14,6 +14,7 @@ use crate::error::{Damage, OpenError};
 use crate::final_end::FinalEnd;
 use crate::format::{self, BadHeader, BatchHeader, FORMAT_VERSION, FRAME_HEADER_BYTES, Kind, Link};
 use crate::format::{FLAG_LAST, SEGMENT_BYTES_MAX, SEGMENT_HEADER_BYTES, SegmentHeader};
+use crate::going_on;
 use crate::needed_segments::{self, Needs};
 use crate::scan::{Batch, Step, Stop};
 use crate::segment;
@@ -208,7 +209,7 @@ pub fn parse(disk: &Disk, path: &Path) -> Result<Parse, OpenError> {
         }
         parse.known = Some(known);
         listed.retain(|name| segment::number_of(name).is_none_or(|number| parse.end.reaches(number)));
-        let found = parse.find_missing(path, &listed, known);
+        let found = parse.find_missing(path, &mut listed, known);
         found.map_err(|source| failed("look around in", path, source))?;
     }
     let is_segment = |name: &&String| segment::number_of(name).is_some();
@@ -255,12 +256,17 @@ impl Parse {
         }
     }
 
-    /// Finds the segments that the store needs and that were not listed, and those whose files are blank. A
-    /// segment that lost its header is not missing.
-    fn find_missing(&mut self, directory: &Path, listed: &[String], known: Position) -> io::Result<()> {
+    /// Finds the segments that the store needs and that are not there, and those whose files are blank. One
+    /// that lost its header is not missing; nor is one that the listing passed over, which is added to it.
+    fn find_missing(
+        &mut self,
+        directory: &Path,
+        listed: &mut Vec<String>,
+        known: Position,
+    ) -> io::Result<()> {
         let (disk, end) = (&self.disk, self.end);
         let (mut headers, mut there, mut blank) = (Vec::new(), BTreeSet::new(), BTreeSet::new());
-        for name in listed {
+        for name in listed.iter() {
             let Some(number) = segment::number_of(name) else { continue };
             match segment::read_header(disk, &directory.join(name)) {
                 // A spare, or a segment that should be full.
@@ -278,7 +284,16 @@ impl Parse {
         // those that were removed.
         let newest = needed_segments::newest(disk, directory, self.store_id)?;
         let needs = Needs::of(newest.as_ref());
-        let torn = needed_segments::torn_from(disk, directory, &headers, needs.replays_from, known, end)?;
+        let last = there.last().copied().unwrap_or(0);
+        let passed_over = needs.passed_over(disk, directory, listed, last, end)?;
+        if !passed_over.is_empty() {
+            listed.extend(passed_over);
+            listed.sort_unstable();
+            return self.find_missing(directory, listed, known);
+        }
+        let go_on = &mut going_on::always;
+        let torn =
+            needed_segments::torn_from(disk, directory, &headers, needs.replays_from, known, end, go_on)?;
         let last = headers.iter().map(|header| header.number).filter(|number| *number < torn).max();
         let last = last.unwrap_or(0).max(segment_of(known)).min(torn.saturating_sub(1));
         let holes = needs.missing(&there, last, end);
@@ -504,12 +519,12 @@ mod tests {
         (0..2).for_each(|_| fill());
         assert!(!directory.path().join(checkpoint::file_name(start)).exists());
         parse.learn_names(directory.path(), start).unwrap();
-        parse.find_missing(directory.path(), &listed, known).unwrap();
+        parse.find_missing(directory.path(), &mut listed, known).unwrap();
         assert_eq!((parse.missing.len(), parse.blanked.len()), (0, 0));
         assert_eq!(parse.name(log.id()), Some(&b"a"[..]));
         // One in front of the end is.
         std::fs::remove_file(directory.path().join(segment::file_name(3))).unwrap();
-        parse.find_missing(directory.path(), &listed, known).unwrap();
+        parse.find_missing(directory.path(), &mut listed, known).unwrap();
         assert_eq!((parse.missing.len(), parse.missing.pop_front()), (1, Some(3..4)));
     }
 }

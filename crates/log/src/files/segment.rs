@@ -463,6 +463,15 @@ fn mapped_length(header: &SegmentHeader, file: &File) -> io::Result<u32> {
     Ok(header.file_bytes().min(u32::try_from(file.length()?).unwrap_or(u32::MAX)))
 }
 
+/// Whether a segment is there by its name, which a listing may have passed over: directories are read piece
+/// by piece, and a file that replaced another meanwhile may be in none of them.
+pub(crate) fn is_there(disk: &Disk, directory: &Path, number: u32) -> io::Result<bool> {
+    match disk.open_read_only(&directory.join(file_name(number))) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        opened => opened.map(|_| true),
+    }
+}
+
 /// The header of a file that may be a segment; `None` for a spare.
 pub(crate) fn read_header(disk: &Disk, path: &Path) -> io::Result<Option<Result<SegmentHeader, BadHeader>>> {
     let mut bytes = [0; SEGMENT_HEADER_BYTES as usize];

@@ -187,25 +187,25 @@ impl<'a> Look<'a> {
                     None => self.lost(name, start),
                 }
             }
-            let number = segment::number_of(name).filter(|number| self.end.reaches(*number));
-            let Some(number) = number else { continue };
-            match segment::read_header(disk, &directory.join(name)).map_err(failed("read"))? {
-                // A spare; or a segment that should be full, which is then found missing below.
-                None => {}
-                Some(Ok(header)) if header.number == number && header.store_id == control.store_id => {
-                    headers.push(header);
-                }
-                // Whole, but of another store or number.
-                Some(Ok(_)) => self.lost(name, position(number, 0)),
-                Some(Err(BadHeader::Damaged)) => self.lost(name, position(number, 0)),
-                Some(Err(BadHeader::Newer(found))) => {
-                    let (file, found) = (directory.join(name), found.into());
-                    return Err(OpenError::Newer { file, found, known: FORMAT_VERSION.into() });
-                }
-            }
+            headers.extend(self.header(name, control.store_id)?);
         }
+        let last = headers.last().map_or(0, |header| header.number);
+        let passed_over =
+            needs.passed_over(disk, directory, &names, last, self.end).map_err(failed("read"))?;
+        for name in &passed_over {
+            headers.extend(self.header(name, control.store_id)?);
+        }
+        headers.sort_unstable_by_key(|header| header.number);
         let known = self.evidence(control, &headers);
-        let torn = needed_segments::torn_from(disk, directory, &headers, needs.replays_from, known, self.end);
+        let torn = needed_segments::torn_from(
+            disk,
+            directory,
+            &headers,
+            needs.replays_from,
+            known,
+            self.end,
+            &mut *self.go_on,
+        );
         let torn = torn.map_err(failed("read"))?;
         headers.retain(|header| header.number < torn);
         self.report
@@ -234,6 +234,32 @@ impl<'a> Look<'a> {
             }
         }
         Ok(())
+    }
+
+    /// The header in a file, if that is of a segment that is looked at and it stands.
+    fn header(&mut self, name: &str, store_id: u64) -> Result<Option<SegmentHeader>, OpenError> {
+        let number = segment::number_of(name).filter(|number| self.end.reaches(*number));
+        let Some(number) = number else { return Ok(None) };
+        let path = self.directory.join(name);
+        let read = segment::read_header(self.disk, &path);
+        let failed = |source| OpenError::Io { action: "read", file: self.directory.to_owned(), source };
+        match read.map_err(failed)? {
+            // A spare; or a segment that should be full, which is then found missing.
+            None => {}
+            Some(Ok(header)) if header.number == number && header.store_id == store_id => {
+                return Ok(Some(header));
+            }
+            // Whole, but of another store or number.
+            Some(Ok(_) | Err(BadHeader::Damaged)) => self.lost(name, position(number, 0)),
+            Some(Err(BadHeader::Newer(found))) => {
+                return Err(OpenError::Newer {
+                    file: path,
+                    found: found.into(),
+                    known: FORMAT_VERSION.into(),
+                });
+            }
+        }
+        Ok(None)
     }
 
     fn segment(

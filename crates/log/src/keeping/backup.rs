@@ -342,33 +342,42 @@ impl Transfer<'_> {
     }
 
     /// What is wrong with the source, if what a backup lacks, or has compacted that it replays, did not just
-    /// go away meanwhile.
+    /// go away meanwhile, or take another's place while the directory was listed.
     fn lasting(
-        &self,
+        &mut self,
         control: &Control,
         unfit: &BTreeSet<u32>,
         present: &BTreeMap<u32, SegmentHeader>,
         end: Position,
     ) -> Result<Option<Trouble>, Trouble> {
-        let mut lost = BTreeSet::new();
+        let mut there = present.clone();
         for number in unfit {
             let path = self.from.join(segment::file_name(*number));
             let found = match segment::read_header(self.disk, &path) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => None,
                 header => header.map_err(io_trouble("read", &path))?.and_then(Result::ok),
             };
-            lost.extend(found.is_none_or(|header| header.is_compacted()).then_some(*number));
+            match found {
+                Some(header) => there.insert(*number, header),
+                None => there.remove(number),
+            };
         }
         // Looked for behind that: whatever may go is needed by none that there is then.
         let newest = needed_segments::newest(self.disk, self.from, control.store_id);
         let needs = Needs::of(newest.map_err(io_trouble("read a checkpoint of", self.from))?.as_ref());
-        lost = &lost & &self::unfit(&needs, present, end);
+        let lost = unfit & &self::unfit(&needs, &there, end);
         let Some(first) = lost.first() else { return Ok(None) };
         let headers: Vec<SegmentHeader> = present.values().copied().collect();
         let known = control.evidence(headers.last().map_or(0, |header| header.number));
-        let bound = FinalEnd::at(end);
-        let torn =
-            needed_segments::torn_from(self.disk, self.from, &headers, needs.replays_from, known, bound);
+        let torn = needed_segments::torn_from(
+            self.disk,
+            self.from,
+            &headers,
+            needs.replays_from,
+            known,
+            FinalEnd::at(end),
+            &mut *self.go_on,
+        );
         if torn.map_err(io_trouble("read", self.from))? <= *first {
             return Ok(Some(BackupError::NotClosed { directory: self.from.to_owned() }.into()));
         }

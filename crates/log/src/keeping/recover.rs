@@ -412,6 +412,11 @@ impl Recovery {
         &self.missing
     }
 
+    /// Segments whose headers it read.
+    pub(crate) fn segments(&self) -> impl Iterator<Item = u32> {
+        self.headers.keys().copied()
+    }
+
     pub(crate) fn times(&self) -> Times {
         self.times
     }

@@ -403,6 +403,29 @@ fn what_is_asked_to_end_between_two_pieces_leaves_nothing_behind() {
 }
 
 #[test]
+fn a_look_behind_a_missing_segment_asks_before_each_that_follows() {
+    let directory = tempfile::tempdir().unwrap();
+    several(directory.path());
+    // A replay without checkpoints comes to it, and so all that follow are asked what was durable.
+    for name in Disk::Real.names(directory.path()).unwrap() {
+        if name.starts_with("checkpoint-") || name == segment::file_name(3) {
+            fs::remove_file(directory.path().join(name)).unwrap();
+        }
+    }
+    let names = Disk::Real.names(directory.path()).unwrap();
+    let segments: Vec<u32> = names.iter().filter_map(|name| segment::number_of(name)).collect();
+    let behind = segments.iter().filter(|number| **number > 3).count();
+    let mut asked = 0;
+    let mut go_on = || {
+        asked += 1;
+        Ok(())
+    };
+    let report = verify_while(&Disk::Real, directory.path(), &mut go_on).unwrap();
+    assert_eq!(report.damage.iter().map(|damage| segment_of(damage.from)).collect::<Vec<_>>(), [3]);
+    assert_eq!(asked, names.len() + segments.len() + behind);
+}
+
+#[test]
 fn what_ends_while_it_looks_for_all_that_is_damaged_does_not_name_a_part_of_it() {
     let directory = tempfile::tempdir().unwrap();
     let (from, to) = (directory.path().join("store"), directory.path().join("backup"));

@@ -377,3 +377,51 @@ fn no_segment_goes_before_what_emptied_it_is_durable() {
         assert_eq!(found.damage, [], "seed {seed}");
     }
 }
+
+/// A directory is read piece by piece, and a segment takes its own place when it is compacted.
+#[test]
+fn a_segment_that_a_listing_passed_over_is_not_missing() {
+    let (sim, from) = (SimDisk::new(1, 64 << 20), Path::new("/store"));
+    let disk = Disk::Sim(sim.clone());
+    let (store, _) = Store::open(&disk, from, Options { committer_thread: false, ..os() }).unwrap();
+    let (log, passing) = (store.log(b"a").unwrap(), store.log(b"passing").unwrap());
+    for _ in 0..60 {
+        store.append(&passing, &[7; 2000], 1).unwrap();
+        store.append(&log, b"x", 1).unwrap();
+    }
+    store.delete(&passing, passing.staged().unwrap().version, 2, None).unwrap();
+    reclaim(&store);
+    let view = store.shared.segments.latest();
+    let compacted = view.all().iter().find(|segment| segment.header.is_compacted()).unwrap();
+    let path = from.join(crate::segment::file_name(compacted.header.number));
+    let backup_of = |count: u32| {
+        let to = format!("/backup-{count}");
+        assert!(store.backup(Path::new(&to)).is_ok(), "backup {count}");
+    };
+    let verified = |count: u32| assert_eq!(verify(&disk, from).unwrap().damage, [], "verify {count}");
+    let parsed = |count: u32| {
+        let pieces = crate::parse(&disk, from).unwrap().map(Result::unwrap);
+        let damage: Vec<_> = pieces.filter(|piece| matches!(piece, crate::Piece::Damage(_))).collect();
+        assert_eq!(damage, [], "parse {count}");
+    };
+    let attached = |count: u32| {
+        let attached = Attached::open(&disk, from).unwrap();
+        assert_eq!(attached.damage(), [], "attach {count}");
+        let mut reader = attached.reader(&attached.find(b"a").unwrap().unwrap());
+        assert_eq!(reader.entries(&Query::default()).filter(Result::is_ok).count(), 60, "attach {count}");
+    };
+    // Each of the listings that they make.
+    let ways: [(&dyn Fn(u32), u32); 4] = [(&verified, 3), (&parsed, 2), (&backup_of, 2), (&attached, 2)];
+    for (look, listings_min) in ways {
+        let mut count = 0;
+        loop {
+            sim.pass_over_after(&path, count);
+            look(count);
+            if sim.passes_over_a_file() {
+                break;
+            }
+            count += 1;
+        }
+        assert!(count >= listings_min, "{count}");
+    }
+}

@@ -67,6 +67,8 @@ struct World {
     space_bytes: u64,
     syncs_until_failure: Option<u32>,
     writes_until_failure: Option<u32>,
+    /// A file that a listing passes over, after so many more.
+    unlisted: Option<(PathBuf, u32)>,
     syncs: u64,
     boot: u64,
 }
@@ -114,6 +116,7 @@ impl SimDisk {
             space_bytes,
             syncs_until_failure: None,
             writes_until_failure: None,
+            unlisted: None,
             syncs: 0,
             boot: 1,
         };
@@ -133,6 +136,16 @@ impl SimDisk {
     /// Whether a write is going to fail.
     pub fn fails_a_write(&self) -> bool {
         held(&self.world).writes_until_failure.is_some()
+    }
+
+    /// The listing after `count` more passes over a file, as one may while the file takes another's place.
+    pub fn pass_over_after(&self, path: &Path, count: u32) {
+        held(&self.world).unlisted = Some((path.to_owned(), count));
+    }
+
+    /// Whether a listing is going to pass over a file.
+    pub fn passes_over_a_file(&self) -> bool {
+        held(&self.world).unlisted.is_some()
     }
 
     /// No sync and no write is going to fail.
@@ -211,6 +224,7 @@ impl SimDisk {
             space_bytes: world.space_bytes,
             syncs_until_failure: None,
             writes_until_failure: None,
+            unlisted: None,
             syncs: 0,
             boot: world.boot + 1,
         };
@@ -248,8 +262,13 @@ impl SimDisk {
     }
 
     pub(super) fn names(&self, directory: &Path) -> Vec<String> {
-        let world = held(&self.world);
+        let mut world = held(&self.world);
+        let unlisted = world.unlisted.take_if(|(_, count)| *count == 0).map(|(path, _)| path);
+        if let Some((_, count)) = &mut world.unlisted {
+            *count -= 1;
+        }
         let inside = world.names.keys().filter(|path| path.parent() == Some(directory));
+        let inside = inside.filter(|path| Some(*path) != unlisted.as_ref());
         inside.filter_map(|path| Some(path.file_name()?.to_str()?.to_owned())).collect()
     }
 

@@ -7,6 +7,7 @@ use crate::extents::Extent;
 use crate::fork_needs::drop_unneeded;
 use crate::format::SEGMENT_HEADER_BYTES;
 use crate::log::{Inner, Log};
+use crate::segment;
 use crate::view::View;
 use crate::{Position, segment_of};
 use std::collections::BTreeSet;
@@ -16,7 +17,8 @@ use std::sync::Arc;
 impl Recovery {
     /// What looks damaged in another's store may only have changed since one began to look: it was purged or
     /// compacted behind checkpoints that were not listed, or that begin behind the bound and could not be
-    /// used. Then one has to begin anew.
+    /// used; or it was compacted while the directory was listed, which may have passed over it. Then one has
+    /// to begin anew.
     ///
     /// # Errors
     /// `NotFound`, as when a file went between listing and reading it.
@@ -28,10 +30,12 @@ impl Recovery {
         let newer = |name: &&String| {
             checkpoint::start_of(name).is_some_and(|start| known.contains(&start) || !listed.contains(name))
         };
-        match names.iter().find(newer) {
-            Some(_) => Err(self.failed("follow", io::ErrorKind::NotFound.into())),
-            None => Ok(()),
+        let mut is_outdated = names.iter().any(|name| newer(&name));
+        for number in self.missing.keys().filter(|number| !listed.contains(&segment::file_name(**number))) {
+            let is_there = segment::is_there(&self.disk, &self.directory, *number);
+            is_outdated |= is_there.map_err(|source| self.failed("open", source))?;
         }
+        if is_outdated { Err(self.failed("follow", io::ErrorKind::NotFound.into())) } else { Ok(()) }
     }
 
     /// Follows up what became of a log and is shown, in a process that follows another.
@@ -152,7 +156,6 @@ fn is_needed_by(inner: &Inner, number: u32) -> bool {
 mod tests {
     use super::*;
     use crate::control::Control;
-    use crate::segment;
     use crate::{Durability, Options, Purge, Store};
     use std::path::Path;
     use thalweg_sys::disk::Disk;
