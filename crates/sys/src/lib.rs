@@ -3,14 +3,16 @@
 //! Owns: the only mention of `rustix`, `libc` and `io-uring` in the workspace. Readiness ([`epoll`],
 //! [`event`]), sockets ([`socket`]), many of them at once ([`send_ring`]), and their names ([`name`]), clocks
 //! ([`clock`]), signals ([`signal`]), limits and entropy ([`process`]), files and maps (`disk`), sleeping on
-//! a word of a map ([`futex`]), hints to the processor ([`hint`]), what a supervisor hands over
-//! ([`systemd`]), other programs ([`child`]), and a process that goes on twice ([`fork`]).
+//! a word of a map ([`futex`]), hints to the processor ([`hint`]) and its checksum ([`checksum`]), what a
+//! supervisor hands over ([`systemd`]), other programs ([`child`]), and a process that goes on twice
+//! ([`fork`]).
 //!
 //! Never knows: what a byte means, who waits for it, any policy. A function here is one system call, or
 //! the fixed few that make one thing (a listener, a descriptor for signals); retrying, batching and
 //! buffering belong above.
 //!
-//! `unsafe` appears only where the kernel's interface has no safe wrapper, each time with its argument.
+//! `unsafe` appears only where the kernel's interface, or the processor's, has no safe wrapper, each time
+//! with its argument.
 //!
 //! Linux on x86-64 and aarch64.
 
@@ -19,6 +21,7 @@ compile_error!("thalweg-sys speaks to Linux (epoll, eventfd, signalfd); no other
 
 mod again;
 pub mod bell;
+pub mod checksum;
 pub mod child;
 pub mod clock;
 pub mod code;

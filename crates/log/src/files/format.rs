@@ -34,6 +34,7 @@ pub(crate) use payload::{
 
 pub(crate) use seal::{Seal, SealedAt};
 
+use crate::checksum;
 use crate::runs;
 use crate::{LogId, Offset, Position, Time};
 use seal::{BRIEF_AT, Fixed};
@@ -301,9 +302,9 @@ impl BatchHeader {
             into.extend_from_slice(&log.to_le_bytes());
             into.extend_from_slice(&end.to_le_bytes());
         }
-        let checksum = crc32c::crc32c_append(sum, &into[BATCH_HEADER_BYTES as usize..]);
-        into[8..12].copy_from_slice(&checksum.to_le_bytes());
-        checksum
+        let header_checksum = checksum::crc32c_append(sum, &into[BATCH_HEADER_BYTES as usize..]);
+        into[8..12].copy_from_slice(&header_checksum.to_le_bytes());
+        header_checksum
     }
 
     /// The header at the start of `bytes`, if its checksums hold for the place `here`; the body is not looked
@@ -313,7 +314,7 @@ impl BatchHeader {
         let whole = bytes.get(..header.body_start() as usize)?;
         let (brief, sum) = seal::brief(&seal::bare(whole)?, here);
         let stands = brief == word16(whole, BRIEF_AT)
-            && crc32c::crc32c_append(sum, &whole[BATCH_HEADER_BYTES as usize..]) == header.header_checksum;
+            && checksum::crc32c_append(sum, &whole[BATCH_HEADER_BYTES as usize..]) == header.header_checksum;
         stands.then_some(header)
     }
 
@@ -347,7 +348,7 @@ impl BatchHeader {
         });
         let sum = whole.and_then(|whole| {
             let (_, sum) = seal::brief(&seal::bare(whole)?, here);
-            Some(crc32c::crc32c_append(sum, &whole[BATCH_HEADER_BYTES as usize..]))
+            Some(checksum::crc32c_append(sum, &whole[BATCH_HEADER_BYTES as usize..]))
         });
         [carried, sum]
     }
@@ -384,7 +385,7 @@ impl BatchHeader {
     /// The whole batch at the start of `bytes`, if its body's checksum holds too.
     pub(crate) fn verified_body<'a>(&self, bytes: &'a [u8]) -> Option<&'a [u8]> {
         let body = bytes.get(self.body_start() as usize..self.length as usize)?;
-        (crc32c::crc32c(body) == self.body_checksum).then_some(body)
+        (checksum::crc32c(body) == self.body_checksum).then_some(body)
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! format, layout     batches and frames; the same as numbers, for readers in other languages
+//! checksum           the sums of these, short ones by the processor
 //! segment            a segment's file or memory, mapped, and how far it is verified
 //! view               which segments there are, as readers see it, and what of them stays in memory
 //! segment_file       a segment's file, for a caller that looks through all of it
@@ -26,6 +27,7 @@
 //! (`view`), and when a writer in the background rests (`pace`).
 
 pub(crate) mod checkpoint;
+pub(crate) mod checksum;
 pub(crate) mod control;
 pub(crate) mod file_names;
 pub(crate) mod final_end;

@@ -7,6 +7,7 @@
 //! `body_checksum` are those of `frames` followed by `encoded`. *Checked by* the test below and by every
 //! reader, which sums again.
 
+use crate::checksum;
 use crate::error::CommitError;
 use crate::extents::Extent;
 use crate::format::{self, BATCH_HEADER_BYTES, Kind, SEGMENT_BYTES_MAX, Stamp};
@@ -129,12 +130,12 @@ impl<'a> PlannedBatch<'a> {
     }
 
     fn sum(&mut self) {
-        let (mut bytes, mut checksum) = (0, 0);
+        let (mut bytes, mut sum) = (0, 0);
         self.pieces(|piece| {
             bytes += piece.len() as u64;
-            checksum = crc32c::crc32c_append(checksum, piece);
+            sum = checksum::crc32c_append(sum, piece);
         });
-        (self.body_bytes, self.body_checksum) = (bytes, checksum);
+        (self.body_bytes, self.body_checksum) = (bytes, sum);
     }
 
     /// Entries that are encoded one behind the other: one checksum and one copy for all of them.
@@ -143,7 +144,7 @@ impl<'a> PlannedBatch<'a> {
         touched: SmallVec<[(LogId, Offset); 1]>,
     ) -> PlannedBatch<'a> {
         let (encoded, count) = (&entries.bytes[..], entries.count);
-        let (body_bytes, body_checksum) = (encoded.len() as u64, crc32c::crc32c(encoded));
+        let (body_bytes, body_checksum) = (encoded.len() as u64, checksum::crc32c(encoded));
         let frames = SmallVec::new();
         PlannedBatch {
             frames,

@@ -1,6 +1,7 @@
 //! What ties a batch's header to its place: the number that its checksums begin with, and the brief checksum.
 
 use super::BATCH_HEADER_BYTES;
+use crate::checksum;
 
 /// Where the brief checksum stands in a batch's header, at its end.
 pub(super) const BRIEF_AT: usize = BATCH_HEADER_BYTES as usize - 2;
@@ -64,7 +65,7 @@ pub(super) fn bare(bytes: &[u8]) -> Option<Fixed> {
 #[inline]
 pub(super) fn brief(bare: &Fixed, here: SealedAt) -> (u16, u32) {
     let number = here.number();
-    let sum = crc32c::crc32c_append(number as u32, bare);
+    let sum = checksum::crc32c_append(number as u32, bare);
     let folded = sum ^ (number >> 32) as u32;
     ((folded ^ folded >> 16) as u16, sum)
 }
