@@ -13,7 +13,7 @@ use crate::log_numbers::LogNumbers;
 use crate::options::Durability;
 use crate::store::Store;
 use crate::{Commit, Config, Lifetime, LogId, Offset, Position, Receipt, Time};
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::MutexGuard;
 use smallvec::{SmallVec, smallvec};
 use std::cell::RefCell;
 use std::ops::Range;
@@ -152,10 +152,8 @@ impl Store {
     }
 
     fn hold_locked(&self, log: &Arc<Log>, inner: &mut Inner) -> AppendIntent {
-        let count = self.shared.transactions.clone();
         inner.transactions += 1;
-        *count.lock() += 1;
-        AppendIntent { log: log.clone(), count }
+        AppendIntent { log: log.clone(), _counted: self.shared.transactions.clone() }
     }
 
     /// Waits until a ticket is durable, and leads the group that makes it so when no other thread does. In
@@ -185,13 +183,12 @@ impl Store {
 #[derive(Debug)]
 pub struct AppendIntent {
     log: Arc<Log>,
-    count: Arc<Mutex<u64>>,
+    _counted: Arc<()>,
 }
 
 impl Drop for AppendIntent {
     fn drop(&mut self) {
         self.log.lock().transactions -= 1;
-        *self.count.lock() -= 1;
     }
 }
 
