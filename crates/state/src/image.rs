@@ -16,7 +16,7 @@ use crate::digest::Root;
 use crate::error::Error;
 use crate::fork::{self, Fork, Moment, Rooted};
 use crate::map::{Key, Map, Value};
-use crate::state::ForkId;
+use crate::state::{self, ForkId};
 use crate::strict_read;
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
@@ -45,11 +45,11 @@ pub(crate) struct Image {
 }
 
 impl Image {
-    /// The image that a log is by its name; `None` for a log without that prefix.
+    /// The image that a log is by its name; `None` for a log whose name is none that an image is given.
     pub(crate) fn of(log: &Arc<Log>, prefix: &str) -> Option<Self> {
         let name = std::str::from_utf8(log.name().strip_prefix(prefix.as_bytes())?).ok()?;
         let (fork, offset) = name.trim_end_matches(AGAIN).split_once('-')?;
-        Some(Self { log: log.clone(), fork: fork.parse().ok()?, offset: offset.parse().ok()? })
+        Some(Self { log: log.clone(), fork: state::number(fork)?, offset: state::number(offset)? })
     }
 
     pub(crate) fn id(&self) -> (ForkId, Offset) {

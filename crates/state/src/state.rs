@@ -440,5 +440,11 @@ fn main_log(store: &Store, name: &str, log_observer: &LogObserver) -> Result<Arc
 }
 
 fn number_of(log: &Log, prefix: &str) -> Option<u64> {
-    std::str::from_utf8(log.name().strip_prefix(prefix.as_bytes())?).ok()?.parse().ok()
+    number(std::str::from_utf8(log.name().strip_prefix(prefix.as_bytes())?).ok()?)
+}
+
+/// The number that stands in a name, if it is written as a state writes it: without a sign, and without zeros
+/// in front.
+pub(crate) fn number(text: &str) -> Option<u64> {
+    text.parse().ok().filter(|number: &u64| number.to_string() == text)
 }

@@ -178,3 +178,14 @@ fn a_log_of_the_last_number_there_is_leaves_the_others_to_forks() {
         }
     }
 }
+
+#[test]
+fn a_log_whose_number_is_not_written_as_a_fork_s_does_not_take_that_number_from_one() {
+    for name in ["s/forks/+7", "s/forks/07", "s/forks/7+", "s/forks/7 "] {
+        let store = memory();
+        store.create(name.as_bytes(), &crate::state::config(), None, &Default::default(), None).unwrap();
+        let state = State::open(&store, "s", Options::default()).unwrap();
+        let (fork, _) = state.fork(state.main(), 1).unwrap();
+        assert_eq!(state.find(fork).unwrap().log.name(), b"s/forks/0", "beside {name}");
+    }
+}

@@ -56,6 +56,37 @@ pub(super) fn find_image(store: &Store, fork: ForkId, offset: u64) -> std::sync:
 }
 
 #[test]
+fn a_log_whose_name_is_not_as_an_image_s_is_no_image_and_stays() {
+    let store = memory();
+    let state = State::open(&store, "s", Options::default()).unwrap();
+    let main = state.main();
+    let end = state.write(main, &put("a", "1"), 1).unwrap().next;
+    drop(state);
+    let of = |fork: &str, offset: &str| format!("s/images/{fork}-{offset}");
+    let (fork, offset) = (main.to_string(), end.to_string());
+    let theirs = [
+        of(&format!("+{fork}"), &offset),
+        of(&format!("0{fork}"), &offset),
+        of(&fork, &format!("+{offset}")),
+        of(&fork, &format!("0{offset}")),
+        of(&fork, ""),
+    ];
+    for (name, close) in theirs.iter().zip([false, true].into_iter().cycle()) {
+        let commit = thalweg_log::Commit { payload: b"theirs", close, ..Default::default() };
+        store.create(name.as_bytes(), &crate::state::config(), None, &commit, None).unwrap();
+    }
+    let state = State::open(&store, "s", Options::default()).unwrap();
+    assert!(state.damage().is_empty());
+    state.checkpoint(main, 2).unwrap();
+    drop(state);
+    let state = State::open(&store, "s", Options::default()).unwrap();
+    assert_eq!((state.damage().len(), state.shared.images.lock().all().count()), (0, 1));
+    for name in theirs {
+        assert!(store.find(name.as_bytes()).is_some_and(|log| log.staged().is_some()), "{name}");
+    }
+}
+
+#[test]
 fn entries_that_were_let_go_of_are_not_passed_over() {
     let store = memory();
     let state = State::open(&store, "s", Options::default()).unwrap();
