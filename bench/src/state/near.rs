@@ -1,6 +1,7 @@
 //! The state in this process.
 
 use crate::Failure;
+use std::ops::Bound;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use thalweg_log::{Disk, Durability, Options, Store, now};
@@ -95,8 +96,7 @@ impl Near {
 /// The fork is gone.
 pub(crate) fn count_until(state: &State, fork: ForkId, until: &str) -> Result<u64, Failure> {
     let read_view = state.read_view(fork, View::Committed)?;
-    let seen = read_view.scan(std::ops::Bound::Unbounded).take_while(|(key, _)| key.as_str() < until);
-    Ok(seen.count() as u64)
+    Ok(read_view.range(Bound::Unbounded, Bound::Excluded(until)).count() as u64)
 }
 
 impl Drop for Near {

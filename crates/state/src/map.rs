@@ -55,7 +55,13 @@ impl Map {
 
     /// The entries from `from` on, in the order of their keys.
     pub fn scan(&self, from: Bound<&str>) -> impl Iterator<Item = (&Key, &Value)> {
-        self.entries.range::<_, str>((from, Bound::Unbounded))
+        self.range(from, Bound::Unbounded)
+    }
+
+    /// The same, up to a key; none where `from` lies behind `until`. Complexity: two searches, and constant
+    /// for each entry: no key is compared with where it ends.
+    pub fn range(&self, from: Bound<&str>, until: Bound<&str>) -> impl Iterator<Item = (&Key, &Value)> {
+        self.entries.range::<_, str>((from, until))
     }
 
     /// Makes changes.

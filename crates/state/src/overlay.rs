@@ -56,9 +56,13 @@ impl Overlay {
         self.changes.get(key).map(|written| written.value.as_ref())
     }
 
-    /// Each changed key from `from` on, and what it holds.
-    pub(crate) fn scan(&self, from: Bound<&str>) -> impl Iterator<Item = (&Key, Option<&Value>)> {
-        self.changes.range::<_, str>((from, Bound::Unbounded)).map(change)
+    /// Each changed key of a range, and what it holds.
+    pub(crate) fn range(
+        &self,
+        from: Bound<&str>,
+        until: Bound<&str>,
+    ) -> impl Iterator<Item = (&Key, Option<&Value>)> {
+        self.changes.range::<_, str>((from, until)).map(change)
     }
 
     /// Adds changes behind the others, all or none; `kind` is the type of their messages.

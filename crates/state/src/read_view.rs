@@ -64,8 +64,27 @@ impl ReadView {
     /// The entries from `from` on, in the order of their keys. Complexity: logarithmic, then constant for
     /// each.
     pub fn scan(&self, from: Bound<&str>) -> impl Iterator<Item = (&Key, &Value)> {
-        let over = self.over.as_deref().map(|over| over.scan(from));
-        Merged { under: self.moment.map.scan(from).peekable(), over: over.map(Iterator::peekable) }
+        self.range(from, Bound::Unbounded)
+    }
+
+    /// The same, up to a key; none where `from` lies behind `until`. Complexity: two searches, and constant
+    /// for each: no key is compared with where it ends.
+    ///
+    /// ```
+    /// # use thalweg_log::{Options as StoreOptions, Store};
+    /// # use thalweg_state::{Change, Options, State, View};
+    /// # let store = Store::memory(StoreOptions::default())?;
+    /// # let state = State::open(&store, "accounts", Options::default())?;
+    /// use std::ops::Bound;
+    /// let accounts = ["ann", "bob", "eve"].map(|name| Change::Put(name.into(), b"10"[..].into()));
+    /// state.write(state.main(), &accounts.into_iter().collect(), 1)?;
+    /// let view = state.read_view(state.main(), View::Committed)?;
+    /// assert_eq!(view.range(Bound::Excluded("ann"), Bound::Excluded("eve")).count(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn range(&self, from: Bound<&str>, until: Bound<&str>) -> impl Iterator<Item = (&Key, &Value)> {
+        let over = self.over.as_deref().map(|over| over.range(from, until));
+        Merged { under: self.moment.map.range(from, until).peekable(), over: over.map(Iterator::peekable) }
     }
 
     /// The map with everything in it. Complexity: that of what was written over it.
@@ -132,6 +151,55 @@ where
             if let Some((key, Some(value))) = written {
                 return Some((key, value));
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::changes::{Change, Changes};
+    use crate::memory_budget::MemoryBudget;
+    use proptest::prelude::*;
+
+    fn bound() -> impl Strategy<Value = Bound<String>> {
+        prop_oneof![
+            Just(Bound::Unbounded),
+            "[a-c]{0,3}".prop_map(Bound::Included),
+            "[a-c]{0,3}".prop_map(Bound::Excluded),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn a_range_is_the_part_of_a_scan_between_its_bounds(
+            under in proptest::collection::vec("[a-c]{1,4}", 0..120),
+            over in proptest::collection::vec(("[a-c]{1,4}", any::<bool>()), 0..20),
+            (from, until) in (bound(), bound()),
+        ) {
+            let value = |text: &str| Value::from(text.as_bytes());
+            let map = Map::of(under.iter().map(|key| (Key::from(&**key), value("under"))).collect());
+            let change = |(key, puts): &(String, bool)| match puts {
+                true => Change::Put(key.as_str().into(), value("over")),
+                false => Change::Delete(key.as_str().into()),
+            };
+            let mut overlay = Overlay::new(&MemoryBudget::new(1 << 20));
+            overlay.write("entry", over.iter().map(change).collect::<Changes>()).unwrap();
+            let view = ReadView::new(Moment { map, offset: 0 }, Some(Arc::new(overlay)), None);
+            let [from, until] = [&from, &until].map(|bound| bound.as_ref().map(String::as_str));
+            let begins = |key: &str| match from {
+                Bound::Included(from) => key >= from,
+                Bound::Excluded(from) => key > from,
+                Bound::Unbounded => true,
+            };
+            let goes_on = |key: &str| match until {
+                Bound::Included(until) => key <= until,
+                Bound::Excluded(until) => key < until,
+                Bound::Unbounded => true,
+            };
+            let all = view.scan(Bound::Unbounded);
+            let part: Vec<_> = all.filter(|(key, _)| begins(key) && goes_on(key)).collect();
+            prop_assert_eq!(view.range(from, until).collect::<Vec<_>>(), part);
         }
     }
 }

@@ -290,15 +290,8 @@ fn counted(
     until: Option<&str>,
     budget: Budget,
 ) -> (usize, Option<Name>) {
-    let mut count = 0;
-    for (at, (key, _)) in read_view.scan(from(start)).enumerate() {
-        if until.is_some_and(|until| key.as_str() >= until) {
-            break;
-        }
-        if at >= budget {
-            return (count, Some(key.clone()));
-        }
-        count += 1;
-    }
-    (count, None)
+    let until = until.map_or(Bound::Unbounded, Bound::Excluded);
+    let mut keys = read_view.range(from(start), until).map(|(key, _)| key);
+    let count = keys.by_ref().take(budget).count();
+    (count, keys.next().cloned())
 }
