@@ -229,6 +229,14 @@ class Handles(Case):
         gc.collect()
         self.assertEqual([owner() for owner in owners], [None, None])
 
+    def test_a_closed_loop_has_no_descriptor_whoever_refers_to_it(self) -> None:
+        before = set(os.listdir("/proc/self/fd"))
+        loop = thalweg.new_event_loop()
+        self.assertNotEqual(set(os.listdir("/proc/self/fd")), before)
+        loop.close()
+        self.assertEqual(set(os.listdir("/proc/self/fd")), before)
+        self.assertTrue(loop.is_closed())
+
     def test_a_loop_that_was_never_closed_goes_with_all_that_waits_in_it(self) -> None:
         loop, (ours, theirs) = thalweg.new_event_loop(), self.pair()
         protocol = weakref.ref(self.connect(loop, ours))

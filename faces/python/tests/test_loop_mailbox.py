@@ -221,6 +221,7 @@ class Posts(MailboxCase):
         self.assertIsNone(reference())
         self.assertRaisesRegex(RuntimeError, "closed", self.mailbox.post, number, Kind.TIMER)
         self.assertRaisesRegex(RuntimeError, "closed", self.mailbox.register, self.tell)
+        self.assertRaisesRegex(RuntimeError, "closed", self.mailbox.bell, number)
 
 
 class Futures(MailboxCase):

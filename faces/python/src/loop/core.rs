@@ -42,7 +42,8 @@ pub(crate) struct Loop {
     pub(crate) scratch: GilRefCell<Vec<u8>>,
     /// Whether the loop sleeps, or is about to: then a call from another thread wakes it, once.
     pub(crate) waiting: GilCell<bool>,
-    waker: thalweg_reactor::Handle<PostedEvent>,
+    /// There until the loop is closed: its descriptor goes with it, whoever refers to the loop still.
+    waker: GilRefCell<Option<thalweg_reactor::Handle<PostedEvent>>>,
     /// The receivers of events by number.
     pub(crate) callbacks: GilRefCell<Callbacks<Registration>>,
     /// How many may wait in `ready` for one more to be posted.
@@ -56,7 +57,7 @@ impl Loop {
     /// Refuses when the loop is closed.
     #[inline]
     pub(crate) fn open(&self, py: Python<'_>) -> PyResult<()> {
-        if self.closed.get(py) { Err(PyRuntimeError::new_err("Event loop is closed")) } else { Ok(()) }
+        if self.closed.get(py) { Err(closed()) } else { Ok(()) }
     }
 
     /// A timer among ours was cancelled.
@@ -89,13 +90,14 @@ impl Loop {
     #[inline]
     pub(crate) fn wake(&self, py: Python<'_>) {
         if self.waiting.replace(py, false) {
-            self.waker.nudge();
+            // A loop that is closed does not sleep.
+            let _ = self.waker.with(py, |waker| waker.as_ref().map(thalweg_reactor::Handle::nudge));
         }
     }
 
     /// What posts to the loop from any thread, without Python.
-    pub(crate) fn waker(&self) -> thalweg_reactor::Handle<PostedEvent> {
-        self.waker.clone()
+    pub(crate) fn waker(&self, py: Python<'_>) -> PyResult<thalweg_reactor::Handle<PostedEvent>> {
+        self.waker.with(py, |waker| waker.clone())?.ok_or_else(closed)
     }
 
     /// Whether the loop sleeps, in another thread: nothing of what is watched can be changed then.
@@ -244,6 +246,11 @@ impl Loop {
 }
 
 #[cold]
+fn closed() -> PyErr {
+    PyRuntimeError::new_err("Event loop is closed")
+}
+
+#[cold]
 fn taken(fd: RawFd) -> PyErr {
     PyRuntimeError::new_err(format!("File descriptor {fd} is watched already"))
 }
@@ -284,7 +291,7 @@ impl Loop {
             closed: GilCell::new(false),
             scratch: GilRefCell::new(Vec::new()),
             waiting: GilCell::new(false),
-            waker,
+            waker: GilRefCell::new(Some(waker)),
             callbacks: GilRefCell::new(Callbacks::default()),
             capacity: GilCell::new(QUEUED_MAX),
             refused: GilCell::new(0),
@@ -421,7 +428,7 @@ impl Loop {
         ready.iter().for_each(|ready| ready.let_go(py));
         timers.iter().for_each(|timer| TimerHandle::let_go(timer.bind(py)));
         targets.iter().for_each(|target| target.let_go(py));
-        drop((ready, timers, targets, callbacks));
+        drop((ready, timers, targets, callbacks, self.waker.with(py, Option::take)?));
         self.write_batch.close(py)?;
         self.spare.clear(py)
     }

@@ -486,8 +486,8 @@ impl Mailbox {
     }
 
     /// A bell that posts ASYNC_RESULT when it rings, from whatever thread, without Python.
-    fn bell(&self, id: Number<u64>) -> PyResult<Bell> {
-        let (handle, id) = (self.owner.get().waker(), callback_of(id)?);
+    fn bell(&self, py: Python<'_>, id: Number<u64>) -> PyResult<Bell> {
+        let (handle, id) = (self.owner.get().waker(py)?, callback_of(id)?);
         Ok(Bell::posting(handle, move || PostedEvent(id, Kind::AsyncResult)))
     }
 
