@@ -176,7 +176,7 @@ class Entries(StoreCase):
         entry = next(self.log.query())
         self.assertEqual(repr(entry), "<thalweg.Entry offset=0 time=0 length=8>")
         self.assertEqual((entry[0], entry[-1], bytes(entry[2:5])), (ord("e"), ord(";"), b"try"))
-        for outside in (8, -9):
+        for outside in (8, -9, 1 << 64, -1 << 64):
             with self.assertRaises(IndexError):
                 entry[outside]
         with self.assertRaises(TypeError):

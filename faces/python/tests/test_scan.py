@@ -106,7 +106,7 @@ class Scan(StoreCase):
         batch = next(self.log.scan())
         self.assertEqual([bytes(batch.data(n)) for n in range(10)], [data for _, data in entries])
         self.assertEqual(bytes(batch.data(-1)), entries[-1][1])
-        for outside in (10, -11):
+        for outside in (10, -11, 1 << 64, -1 << 64):
             with self.assertRaises(IndexError):
                 batch.data(outside)
 

@@ -71,9 +71,10 @@ impl Cursor {
     ) -> PyResult<()> {
         let query =
             QueryArguments { start, end, after, exact, offset, tail, checkpoint, uncommitted }.query()?;
-        if self.seat.with(|entries| entries.is_long(&query))? {
-            search::index(py, self.seat.shared(), &self.log, &query)?;
+        if self.seat.with(|entries| entries.seek_at_once(&query))? {
+            return Ok(());
         }
+        search::index(py, self.seat.shared(), &self.log, &query)?;
         self.seat.with(|entries| entries.seek(&query))
     }
 

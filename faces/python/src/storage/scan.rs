@@ -10,6 +10,7 @@ use super::pin::Pin;
 use super::shared::{Occupant, Seat};
 use super::walk::Walk;
 use crate::error;
+use crate::numbers::Number;
 use parking_lot::Mutex;
 use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::ffi;
@@ -236,10 +237,14 @@ impl Batch {
     }
 
     /// The payload of one entry, without a copy.
-    fn data<'py>(slf: &Bound<'py, Self>, index: isize) -> PyResult<Bound<'py, PyAny>> {
+    fn data<'py>(slf: &Bound<'py, Self>, index: Number<isize>) -> PyResult<Bound<'py, PyAny>> {
         let rows = &slf.get().rows;
-        let from_end = if index < 0 { rows.count as isize } else { 0 };
-        let index = usize::try_from(index + from_end).ok().filter(|index| *index < rows.count);
+        let index = match index {
+            Number::Fits(index) if index < 0 => rows.count.checked_add_signed(index),
+            Number::Fits(index) => Some(index.unsigned_abs()),
+            Number::Outside(_) => None,
+        };
+        let index = index.filter(|index| *index < rows.count);
         let index = index.ok_or_else(|| PyIndexError::new_err("a batch has no such entry"))?;
         let (place, length) = (rows.places[index] as isize, rows.lengths[index] as isize);
         Batch::map(slf)?.get_item(PySlice::new(slf.py(), place, place + length, 1))

@@ -147,10 +147,7 @@ impl EntryWalk {
 
     /// Begins another query, up to what is there now. `false` if that would take long: it is idle still.
     pub(crate) fn again(&mut self, query: &Query) -> bool {
-        self.idle = self.is_long(query);
-        if !self.idle {
-            self.walk.cursor.seek(query);
-        }
+        self.idle = !self.seek_at_once(query);
         !self.idle
     }
 
@@ -197,9 +194,13 @@ impl EntryWalk {
         self.spares = Spares::default();
     }
 
-    /// Whether it takes long until it stands where another query begins.
-    pub(crate) fn is_long(&self, query: &Query) -> bool {
-        search::is_long(self.walk.cursor.unindexed_bytes(query))
+    /// Stands where another query begins, unless it would take long until it does; whether it does.
+    pub(crate) fn seek_at_once(&mut self, query: &Query) -> bool {
+        let is_long = search::is_long(self.walk.cursor.unindexed_bytes(query));
+        if !is_long {
+            self.seek(query);
+        }
+        !is_long
     }
 
     /// Stands where another query begins.
