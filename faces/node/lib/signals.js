@@ -3,7 +3,7 @@
 // Who waits until a signal says to give up. A signal has one listener of ours, however many wait by it: among more of them Node.js
 // takes some for forgotten, and warns, and to find one takes longer the more there are.
 //
-// Invariant: a signal is listened to exactly while somebody waits.
+// Invariant: a signal is listened to exactly while somebody waits, or keeps something that is dropped when it says so.
 
 const listeners = new WeakMap()
 

@@ -3,6 +3,7 @@
 // Streams: no faster than they are read, in order, and over as soon as nobody wants more.
 
 const assert = require("node:assert/strict")
+const { getEventListeners } = require("node:events")
 const test = require("node:test")
 const {
   FAULTS, KIND, bytes, connect, endpoint, failure, framed, peer, serve, text, welcome,
@@ -269,6 +270,8 @@ test("the server is told of a stream that is given up while its end waits to be 
     socket.write(what === "call" ? end : Buffer.concat([framed(KIND.ITEM, id, bytes("item")), end]))
   })
   const client = await connect(context, path)
+  const controller = new AbortController()
+  const { signal } = controller
   const leave = (stream) => stream.return()
   const ways = {
     left: leave,
@@ -276,19 +279,43 @@ test("the server is told of a stream that is given up while its end waits to be 
     // Neither what was taken is given up, nor a refusal, nor what nobody is connected to hear.
     taken: async (stream) => assert.equal(text((await stream.next()).value), "a name"),
     refused: leave,
+    aborted: async (stream) => {
+      const reason = new Error("enough")
+      controller.abort(reason)
+      await assert.rejects(stream.next(), reason)
+      assert.equal((await stream.next()).done, true)
+    },
     closed: () => client.close(),
   }
   for (const [way, end] of Object.entries(ways)) {
-    const stream = client.stream(bytes(way))
+    const stream = client.stream(bytes(way), way === "closed" ? undefined : { signal })
     assert.equal(text((await stream.next()).value), "item")
     while (!stream.isOver) await new Promise(setImmediate)
     // Its slot names another call by now.
     await client.call(bytes("call"))
     await end(stream)
+    assert.equal(getEventListeners(signal, "abort").length, 0, way)
     await stream.return()
     if (way !== "closed") await client.call(bytes("call"))
   }
-  assert.deepEqual(cancelled, [asked.left, asked.thrown])
+  assert.deepEqual(cancelled, [asked.left, asked.thrown, asked.aborted])
+})
+
+test("a signal drops what a stream that failed left to be taken, and is what is told then", async (context) => {
+  const path = endpoint(context)
+  await serve(context, path, async (_frame, reply) => {
+    for (const item of ["first", "second"]) await reply.item(bytes(item))
+    reply.fail("OVERLOADED", "too much")
+  })
+  const client = await connect(context, path)
+  const controller = new AbortController()
+  const stream = client.stream(bytes("go"), { signal: controller.signal })
+  assert.equal(text((await stream.next()).value), "first")
+  while (!stream.isOver) await new Promise(setImmediate)
+  const reason = new Error("enough")
+  controller.abort(reason)
+  await assert.rejects(stream.next(), reason)
+  assert.equal((await stream.next()).done, true)
 })
 
 test("a stream that is given up without a reason does not look complete", async (context) => {

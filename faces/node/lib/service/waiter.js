@@ -59,8 +59,20 @@ class Waiter {
     this.isOver = true
     this.note(0)
     this.queue?.drop(this)
-    if (this.signal !== null) leave(this.signal, this)
+    this.heedNoMore()
     return true
+  }
+
+  /** Whether something is left, after the end too, that a signal drops. */
+  keepsFrames() {
+    return false
+  }
+
+  /** Listens to the signal no longer, once it has nothing to say. */
+  heedNoMore() {
+    if (this.signal === null || !this.isOver || this.keepsFrames()) return
+    leave(this.signal, this)
+    this.signal = null
   }
 }
 
@@ -138,10 +150,11 @@ class Items extends Waiter {
     return Promise.resolve({ value, done: true })
   }
 
-  /** The signal says so: what was not taken is dropped as well. */
+  /** The signal says so: what was not taken is dropped as well, and the end with it if that was heard. */
   abort(reason) {
     try {
-      super.abort(reason)
+      if (this.isOver) this.tell(reason)
+      else super.abort(reason)
     } finally {
       this.drop()
     }
@@ -149,9 +162,14 @@ class Items extends Waiter {
 
   drop() {
     this.frames = []
+    this.heedNoMore()
     this.leaveUnread?.()
     this.leaveUnread = null
     this.note(-this.keptBytes)
+  }
+
+  keepsFrames() {
+    return this.frames.length > 0
   }
 
   throw(error) {
@@ -170,6 +188,7 @@ class Items extends Waiter {
     const frame = this.frames.shift()
     if (this.frames.length === 0) this.leaveUnread = null
     this.note(-frame.length)
+    this.heedNoMore()
     return frame
   }
 
@@ -212,13 +231,15 @@ class Items extends Waiter {
   fail(error) {
     if (!this.over()) return
     const call = this.calls.shift()
-    if (call === undefined) {
-      this.hasFailed = true
-      this.error = error
-    } else {
-      call.reject(error)
-    }
+    if (call === undefined) this.tell(error)
+    else call.reject(error)
     for (const { resolve } of this.calls.splice(0)) resolve({ value: undefined, done: true })
+  }
+
+  /** Whoever asks next is told. */
+  tell(error) {
+    this.hasFailed = true
+    this.error = error
   }
 }
 

@@ -11,7 +11,7 @@
 //! it may give the call up, though the answer lies in the area: it drops that one, and the server is told.
 //! Of the end of a stream, which it keeps until its reader takes it, it is told the call's number, the lower
 //! half first, and says that when it drops it. A refusal has none, as nothing in it is to be given back.
-//! *Checked by* `tests/service-calls.test.js`.
+//! *Checked by* `tests/service-calls.test.js` and `tests/service-streams.test.js`.
 
 use super::area::{Record, Spill, read};
 use super::options::{ConnectOptions, endpoint, fault};
