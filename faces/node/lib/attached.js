@@ -12,7 +12,8 @@ const REFUSED = {
   },
 }
 
-/** Keeps a buffer from being detached: who lists it to be transferred is refused, or sends a copy; its own `transfer` throws. */
+/** Keeps a buffer from being detached by mistake: who lists it to be transferred is refused, or sends a copy, and its own `transfer`
+ * throws. The prototype's, called on it, does not. */
 function keepAttached(buffer) {
   markAsUntransferable(buffer)
   for (const name of TRANSFERS) Object.defineProperty(buffer, name, REFUSED)

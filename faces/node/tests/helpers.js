@@ -1,5 +1,6 @@
 "use strict"
 
+const assert = require("node:assert/strict")
 const { mkdtempSync, rmSync, statSync } = require("node:fs")
 const { tmpdir } = require("node:os")
 const { join } = require("node:path")
@@ -68,4 +69,17 @@ function random(seed) {
   }
 }
 
-module.exports = { ...thalweg, after, drain, folder, random, row, store, text, writeAnew }
+/** Hands a view on to another thread, with all the memory that it lies in: refused by some versions, taken for a copy by others. What
+ * does that without another thread, where there is such a thing, is refused (attached.test.js has it in every version). */
+function handOn(view) {
+  try {
+    structuredClone(view, { transfer: [view.buffer] })
+  } catch (error) {
+    if (error.name !== "DataCloneError") throw error
+  }
+  for (const transfer of ["transfer", "transferToFixedLength"]) {
+    if (transfer in view.buffer) assert.throws(() => view.buffer[transfer](), TypeError)
+  }
+}
+
+module.exports = { ...thalweg, after, drain, folder, handOn, random, row, store, text, writeAnew }

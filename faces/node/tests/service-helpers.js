@@ -1,9 +1,8 @@
 "use strict"
 
-const assert = require("node:assert/strict")
 const net = require("node:net")
 const { join } = require("node:path")
-const { after, folder } = require("./helpers.js")
+const { after, folder, handOn } = require("./helpers.js")
 // The package as users have it when it is installed, else the sources.
 const installed = process.env.THALWEG_PACKAGE
 const HOME = installed === undefined ? join(__dirname, "../lib/service/index.js") : join(installed, "lib/service/index.js")
@@ -100,18 +99,6 @@ async function failure(promise) {
     return error
   }
   throw new Error("nothing failed")
-}
-
-/** Hands a frame on to another thread, with all the memory that it lies in: refused by some versions, taken for a copy by others. */
-function handOn(frame) {
-  try {
-    structuredClone(frame, { transfer: [frame.buffer] })
-  } catch (error) {
-    if (error.name !== "DataCloneError") throw error
-  }
-  for (const transfer of ["transfer", "transferToFixedLength"]) {
-    if (transfer in frame.buffer) assert.throws(() => frame.buffer[transfer](), TypeError)
-  }
 }
 
 module.exports = {

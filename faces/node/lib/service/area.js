@@ -4,7 +4,8 @@
 // layout). An Outbox gathers what this isolate says during a turn of the event loop; an Inbox is what it hears.
 //
 // What is heard is never written over: payloads are views of a slab that is left to them once it is full. Nor is a slab taken
-// away from the other payloads in it by handing one of them to another thread, or by `transfer()`.
+// away from the other payloads in it by handing one of them to another thread, or by its own `transfer()`, which throws; the
+// prototype's, called on it, does take it away.
 
 const { keepAttached } = require("../attached.js")
 
