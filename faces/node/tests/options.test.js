@@ -104,6 +104,8 @@ test("options that are null are as they are", async (context) => {
   const path = endpoint(context)
   await open(folder(context), nulls("index.d.ts", "OpenOptions")).close()
   await serve(context, path, echo, nulls("service.d.ts", "ListenOptions"))
+  const service = { schema: null, errorTag: null, dispatch: echo }
+  for (const options of [undefined, {}, { errorTag: null }]) await serve(context, endpoint(context), service, options)
   const client = await connect(context, path, nulls("service.d.ts", "ConnectOptions"))
   assert.equal(text(await client.call(bytes("x"), nulls("service.d.ts", "CallOptions"))), "x")
   for await (const frame of client.stream(bytes("y"), nulls("service.d.ts", "CallOptions"))) assert.equal(text(frame), "y")

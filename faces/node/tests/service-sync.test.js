@@ -134,6 +134,7 @@ test("what goes wrong is typed", async (context) => {
   assert.throws(() => client.call(bytes("fail")), { name: "ServiceError", code: "OVERLOADED", retry: "safe" })
   assert.throws(() => client.call(bytes("never"), { deadlineMs: 20 }), { code: "DEADLINE_EXCEEDED" })
   assert.throws(() => client.call("text"), { code: "BAD_ARGUMENT" })
+  for (const credit of [0, 1.5, -1]) assert.throws(() => client.call(bytes("x"), { credit }), { code: "BAD_ARGUMENT" })
   assert.throws(() => [...client.stream(bytes("fail"))], { code: "OVERLOADED" })
   assert.equal(text(client.call(bytes("still here"))), "still here")
   client.close()

@@ -62,7 +62,11 @@ function checkSignal(signal) {
 }
 
 /** What a call that waits is given: nothing can abort it. */
-const syncCallOptions = (given) => checked(given, SYNC_CALL, "a call that waits")
+function syncCallOptions(given) {
+  const options = checked(given, SYNC_CALL, "a call that waits")
+  checkedCredit(options)
+  return options
+}
 
 /** A number of milliseconds, 0 for none. */
 function milliseconds(value, name) {
@@ -133,7 +137,7 @@ function listenOptions(given) {
   whole(options, "streamCredit", 1, 0xffff_ffff)
   duration(options, "drainGraceMs")
   duration(options, "helloWithinMs")
-  return { ...options, schema: hash(options.schema) }
+  return { ...said(options), schema: hash(options.schema) }
 }
 
 module.exports = {
