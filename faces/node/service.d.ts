@@ -198,9 +198,10 @@ export class SpawnError extends ThalwegError<"NO_PROGRAM" | "DIED" | "WEDGED" | 
   readonly code: "NO_PROGRAM" | "DIED" | "WEDGED" | "CLOSED"
   /** Whether starting it again may help. */
   readonly retry: Retry
-  /** Of `DIED`: its exit code, or null when a signal ended it. */
+  /** Of `DIED`: its exit code; null when a signal ended it, or when nobody knows how it ended, as this process ignores `SIGCHLD` or
+   * waits elsewhere for all its children. */
   readonly exitCode?: number | null
-  /** Of `DIED`: the signal that ended it. */
+  /** Of `DIED`: the signal that ended it, `SIG` and its number where it has no name; null when none did, or nobody knows. */
   readonly signal?: string | null
   /** Of `DIED`: the last lines of its log file. */
   readonly logTail?: string
@@ -234,8 +235,9 @@ export interface Spawned {
   readonly respawns: number
   /** Resolves once it answers, anew after it died; rejects when it is given up. */
   readonly ready: Promise<void>
-  /** Ends it: TERM, and KILL when it does not go. Resolves to how it ended. */
-  close(): Promise<{ code: number | null; signal: NodeJS.Signals | null }>
+  /** Ends it: TERM, and KILL when it does not go. Resolves to how it ended, with neither a code nor a signal when nobody knows; a
+   * signal without a name is `SIG` and its number. */
+  close(): Promise<{ code: number | null; signal: NodeJS.Signals | `SIG${number}` | null }>
   /** Closes it, for `await using`. */
   [Symbol.asyncDispose](): Promise<void>
 }

@@ -8,7 +8,8 @@ const { existsSync, readFileSync, readdirSync, writeFileSync } = require("node:f
 const { join } = require("node:path")
 const test = require("node:test")
 const { promisify } = require("node:util")
-const { Client, HOME, SpawnError, after, bytes, failure, folder, spawn, text } = require("./service-helpers.js")
+const { Client, HOME, SpawnError, after, bytes, endpoint, failure, folder, spawn, text } = require("./service-helpers.js")
+const binding = require(join(HOME, "../../binding.js"))
 
 // As long as a busy machine may take: the tests' own time is the only limit where none is tested.
 const PATIENT = { readyWithinMs: 600_000, stopWithinMs: 600_000 }
@@ -84,6 +85,26 @@ test("one that dies says how, with the end of its log", async (context) => {
   assert.match(error.logTail, /no licence/)
   const killed = await failure(begin(context, `process.kill(process.pid, "SIGKILL"); setInterval(() => {}, 1000)`))
   assert.deepEqual([killed.code, killed.exitCode, killed.signal], ["DIED", null, "SIGKILL"])
+})
+
+test("a signal that has no name has its number", async (context) => {
+  const killed = await failure(spawn("/bin/sh", ["-c", "kill -34 $$"], { endpoint: endpoint(context), ...PATIENT }))
+  assert.deepEqual([killed.code, killed.exitCode, killed.signal], ["DIED", null, "SIG34"])
+  assert.match(killed.message, /by SIG34/)
+})
+
+test("one whose end nobody knows says so", async (context) => {
+  // Node.js takes back that it ignores SIGCHLD when it begins, and waits for none but its own: what the native side says then is said
+  // in its place.
+  const { startProgram } = binding
+  after(context, () => (binding.startProgram = startProgram))
+  binding.startProgram = (...given) => {
+    const child = startProgram(...given)
+    return { id: () => child.id(), watch: (ended) => child.watch(ended), ended: () => child.ended() && {} }
+  }
+  const lost = await failure(spawn("/bin/true", [], { endpoint: endpoint(context), ...PATIENT }))
+  assert.deepEqual([lost.code, lost.retry, lost.exitCode, lost.signal], ["DIED", "safe", null, null])
+  assert.match(lost.message, /nobody knows: this process ignores SIGCHLD, or waits elsewhere for all its children/)
 })
 
 test("one that never answers is asked to end, and then ended", async (context) => {

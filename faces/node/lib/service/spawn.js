@@ -52,6 +52,12 @@ const RESPAWN = { limit: "number", firstMs: "number", mostMs: "number" }
 
 const SIGNALS = new Map(Object.entries(constants.signals).map(([name, number]) => [number, name]))
 
+/** A signal's name; those of real time have only numbers. */
+const signalName = (number) => SIGNALS.get(number) ?? `SIG${number}`
+
+/** How a program ended, as the native side says it: neither a code nor a signal where nobody knows. */
+const exitOf = ({ code = null, signal = null }) => ({ code, signal: signal === null ? null : signalName(signal) })
+
 /** Starts a program that serves an endpoint; resolves once it answers there. */
 async function spawn(program, args = [], given = undefined) {
   if (typeof program !== "string" || program === "") throw badArgument("a program is a path, or a name to be found in PATH")
@@ -154,7 +160,7 @@ class Spawned {
     this.exit = new Promise((resolve) => {
       child.watch(() => {
         const ended = child.ended()
-        if (ended !== null) resolve({ code: ended.code ?? null, signal: SIGNALS.get(ended.signal) ?? null })
+        if (ended !== null) resolve(exitOf(ended))
       })
     })
     const giveUp = new AbortController()
@@ -271,10 +277,13 @@ class Spawned {
   }
 }
 
-/** How it ended, in words. Neither is known where this process does not learn of the ends of its children. */
+// Why neither a code nor a signal is known.
+const UNKNOWN = "this process ignores SIGCHLD, or waits elsewhere for all its children"
+
+/** How it ended, in words. */
 function told(code, signal) {
   if (signal !== null) return `by ${signal}`
-  return code === null ? "in a way that nobody knows: this process ignores SIGCHLD" : `with exit code ${code}`
+  return code === null ? `in a way that nobody knows: ${UNKNOWN}` : `with exit code ${code}`
 }
 
 /** A log's lines as they are put behind a message. */
