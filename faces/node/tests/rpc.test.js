@@ -146,24 +146,28 @@ test("where a kept connection ends, only what may be repeated is repeated, and o
   assert.deepEqual([asked.length, client.statistics.retried], [7, 2])
 })
 
-/** The connections at a port that wait until its address may be used again. */
-function waitingAt(port) {
+// What the kernel says of a socket.
+const LISTENS = "0A"
+const TIME_WAIT = "06"
+
+/** The sockets at a port that are in a state, each by its two addresses. */
+function socketsAt(port, asked) {
   const mark = `:${port.toString(16).toUpperCase().padStart(4, "0")}`
   const rows = readFileSync("/proc/net/tcp", "utf8").split("\n").map((line) => line.trim().split(/\s+/))
-  // 06 is TIME_WAIT.
-  const waits = ([, local, remote, state]) => state === "06" && (local.endsWith(mark) || remote.endsWith(mark))
-  return rows.filter(waits).map(([, local, remote]) => `${local} ${remote}`)
+  const isAsked = ([, local, remote, state]) => state === asked && (local.endsWith(mark) || remote.endsWith(mark))
+  return rows.filter(isAsked).map(([, local, remote]) => `${local} ${remote}`)
 }
 
 test("a thousand connections leave no address that cannot be used again", async (t) => {
   const { url, port } = await scripted(t, right)
   // The port may be one that somebody else had a moment ago, whose clients left some.
-  const before = waitingAt(port)
+  const before = socketsAt(port, TIME_WAIT)
+  assert.equal(socketsAt(port, LISTENS).length, 1, "the server is not found either")
   const client = open(t, url, { idleMax: 0 })
   for (let number = 0; number < 1_000; number++) assert.equal(await client.call("Any"), "right")
   const { opened, closed, reused } = client.statistics
   assert.deepEqual([opened, closed, reused], [1_000, 1_000, 0])
-  assert.deepEqual(waitingAt(port).filter((pair) => !before.includes(pair)), [])
+  assert.deepEqual(socketsAt(port, TIME_WAIT).filter((pair) => !before.includes(pair)), [])
 })
 
 test("a token goes with every request, and one that would end a line is refused", async (t) => {
