@@ -5,8 +5,8 @@
 // for the same service. Two schemas of one service under the same version still share their names: give one
 // of them another namespace (`--cpp-namespace`).
 #ifndef THALWEG_RUNTIME
-#define THALWEG_RUNTIME 0x3f1d398f
-#define THALWEG_RUNTIME_NAMESPACE runtime_3f1d398f
-#elif THALWEG_RUNTIME != 0x3f1d398f
+#define THALWEG_RUNTIME 0x08256b8b
+#define THALWEG_RUNTIME_NAMESPACE runtime_08256b8b
+#elif THALWEG_RUNTIME != 0x08256b8b
 #error "two versions of Thalweg's runtime in one file: generate its services, and install the headers, with one version"
 #endif
