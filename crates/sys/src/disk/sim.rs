@@ -13,7 +13,10 @@
 //!
 //! Space is bounded: allocation past it answers `StorageFull`, as do writes that extend a file.
 
+mod faults;
+
 use super::Map;
+use faults::Faults;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -65,10 +68,7 @@ struct World {
     durable_names: BTreeMap<PathBuf, Arc<Inode>>,
     name_changes: Vec<NameChange>,
     space_bytes: u64,
-    syncs_until_failure: Option<u32>,
-    writes_until_failure: Option<u32>,
-    /// A file that a listing passes over, after so many more.
-    unlisted: Option<(PathBuf, u32)>,
+    faults: Faults,
     syncs: u64,
     boot: u64,
 }
@@ -114,9 +114,7 @@ impl SimDisk {
             durable_names: BTreeMap::new(),
             name_changes: Vec::new(),
             space_bytes,
-            syncs_until_failure: None,
-            writes_until_failure: None,
-            unlisted: None,
+            faults: Faults::default(),
             syncs: 0,
             boot: 1,
         };
@@ -125,33 +123,32 @@ impl SimDisk {
 
     /// The sync after `count` more fails.
     pub fn fail_sync_after(&self, count: u32) {
-        held(&self.world).syncs_until_failure = Some(count);
+        held(&self.world).faults.syncs = Some(count);
     }
 
     /// The write after `count` more takes some of its bytes, or none, and fails.
     pub fn fail_write_after(&self, count: u32) {
-        held(&self.world).writes_until_failure = Some(count);
+        held(&self.world).faults.writes = Some(count);
     }
 
     /// Whether a write is going to fail.
     pub fn fails_a_write(&self) -> bool {
-        held(&self.world).writes_until_failure.is_some()
+        held(&self.world).faults.writes.is_some()
     }
 
     /// The listing after `count` more passes over a file, as one may while the file takes another's place.
     pub fn pass_over_after(&self, path: &Path, count: u32) {
-        held(&self.world).unlisted = Some((path.to_owned(), count));
+        held(&self.world).faults.unlisted = Some((path.to_owned(), count));
     }
 
     /// Whether a listing is going to pass over a file.
     pub fn passes_over_a_file(&self) -> bool {
-        held(&self.world).unlisted.is_some()
+        held(&self.world).faults.unlisted.is_some()
     }
 
-    /// No sync and no write is going to fail.
+    /// No sync and no write is going to fail, and no file is passed over.
     pub fn mend(&self) {
-        let mut world = held(&self.world);
-        (world.syncs_until_failure, world.writes_until_failure) = (None, None);
+        held(&self.world).faults = Faults::default();
     }
 
     /// Changes the room on the disk.
@@ -222,9 +219,7 @@ impl SimDisk {
             names,
             name_changes: Vec::new(),
             space_bytes: world.space_bytes,
-            syncs_until_failure: None,
-            writes_until_failure: None,
-            unlisted: None,
+            faults: Faults::default(),
             syncs: 0,
             boot: world.boot + 1,
         };
@@ -263,10 +258,7 @@ impl SimDisk {
 
     pub(super) fn names(&self, directory: &Path) -> Vec<String> {
         let mut world = held(&self.world);
-        let unlisted = world.unlisted.take_if(|(_, count)| *count == 0).map(|(path, _)| path);
-        if let Some((_, count)) = &mut world.unlisted {
-            *count -= 1;
-        }
+        let unlisted = world.faults.passed_over();
         let inside = world.names.keys().filter(|path| path.parent() == Some(directory));
         let inside = inside.filter(|path| Some(*path) != unlisted.as_ref());
         inside.filter_map(|path| Some(path.file_name()?.to_str()?.to_owned())).collect()
@@ -350,7 +342,7 @@ impl World {
 
     fn count_sync(&mut self) -> io::Result<()> {
         self.syncs += 1;
-        match count_down(&mut self.syncs_until_failure) {
+        match self.faults.fails_sync() {
             true => Err(io::Error::other("simulated sync failure")),
             false => Ok(()),
         }
@@ -358,22 +350,10 @@ impl World {
 
     /// How many of `bytes` a write takes: fewer where it is to fail.
     fn count_write(&mut self, bytes: usize) -> usize {
-        match count_down(&mut self.writes_until_failure) {
+        match self.faults.fails_write() {
             true => usize::try_from(self.random.below(bytes.max(1) as u64)).unwrap_or(0),
             false => bytes,
         }
-    }
-}
-
-/// Whether it is this one's turn, which comes once.
-fn count_down(left: &mut Option<u32>) -> bool {
-    match left.take() {
-        Some(0) => true,
-        Some(count) => {
-            *left = Some(count - 1);
-            false
-        }
-        None => false,
     }
 }
 
