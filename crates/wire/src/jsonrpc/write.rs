@@ -3,9 +3,16 @@
 use super::body::Id;
 use crate::json::write::{signed, string, unsigned};
 
+/// What every message begins with, and what follows in this one, as one piece.
+macro_rules! begun_with {
+    ($rest:literal) => {
+        concat!("{\"jsonrpc\":\"2.0\",", $rest).as_bytes()
+    };
+}
+
 /// Begins an answer; a result is to follow, and then [`end`].
 pub fn begin_result(out: &mut Vec<u8>) {
-    out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"result\":");
+    out.extend_from_slice(begun_with!("\"result\":"));
 }
 
 /// Ends an answer.
@@ -17,7 +24,7 @@ pub fn end(out: &mut Vec<u8>, id: Id<'_>) {
 
 /// An answer that is an error; `data` appends a value, or nothing for none.
 pub fn error(out: &mut Vec<u8>, id: Id<'_>, code: i32, message: &str, data: impl FnOnce(&mut Vec<u8>)) {
-    out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"error\":{\"code\":");
+    out.extend_from_slice(begun_with!("\"error\":{\"code\":"));
     signed(out, code.into());
     out.extend_from_slice(b",\"message\":");
     string(out, message);
@@ -41,7 +48,7 @@ pub fn error(out: &mut Vec<u8>, id: Id<'_>, code: i32, message: &str, data: impl
 /// assert_eq!(out, br#"{"jsonrpc":"2.0","method":"Add","params":[1,2],"id":7}"#);
 /// ```
 pub fn call(out: &mut Vec<u8>, method: &str, params: &str, id: Option<u64>) {
-    out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"method\":");
+    out.extend_from_slice(begun_with!("\"method\":"));
     string(out, method);
     if !params.is_empty() {
         out.extend_from_slice(b",\"params\":");
