@@ -26,6 +26,10 @@ use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use thalweg_sys::disk::{Map, Residency};
+use thalweg_sys::hint::prefetch_to_write;
+
+/// Bytes behind the mark that are fetched to be written: those of the next small batch.
+const PREFETCH_BYTES: usize = 256;
 
 /// How many leading bytes of something are immutable and may be read.
 #[derive(Debug)]
@@ -39,6 +43,7 @@ impl Published {
 
     /// Moves the mark up. Release: pairs with the Acquire in [`Published::bytes`], so a reader that
     /// sees the mark sees every store made before it.
+    #[inline]
     pub fn publish(&self, bytes: u32) {
         Told::store::<Strong>(&self.0, bytes);
     }
@@ -231,11 +236,13 @@ impl RegionWriter {
     }
 
     /// Where the next write goes: bytes filled so far, published or not.
+    #[inline]
     pub fn filled(&self) -> u32 {
         self.filled
     }
 
     /// Room that is left, in bytes.
+    #[inline]
     pub fn remaining(&self) -> u32 {
         length(&self.region.map) - self.filled
     }
@@ -244,6 +251,7 @@ impl RegionWriter {
     ///
     /// # Panics
     /// When there is not that much room.
+    #[inline]
     pub fn write(&mut self, bytes: &[u8]) {
         assert!(bytes.len() <= self.remaining() as usize, "write past the end of the region");
         // SAFETY: the range lies above the published mark, where only this writer stores and nobody
@@ -261,12 +269,17 @@ impl RegionWriter {
         self.filled += bytes;
     }
 
-    /// Makes everything written so far visible and immutable.
+    /// Makes everything written so far visible and immutable, and has the processor fetch what comes next: by
+    /// a store to a line that lies elsewhere, whoever locks or unlocks behind it has to wait for the line.
+    #[inline]
     pub fn publish(&mut self) {
         self.region.published.publish(self.filled);
+        let next = self.region.map.start().as_ptr().wrapping_add(self.filled as usize);
+        prefetch_to_write(next, PREFETCH_BYTES);
     }
 }
 
+#[inline]
 fn length(map: &Map) -> u32 {
     u32::try_from(map.length()).unwrap_or(u32::MAX)
 }

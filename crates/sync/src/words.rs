@@ -151,6 +151,7 @@ impl Words {
     ///
     /// # Panics
     /// When the map may only be read, as of [`Words::advance`].
+    #[inline]
     pub fn store(&self, index: usize, value: u64) {
         assert!(self.map.is_writable(), "words to be written lie in a map that may be written");
         Told::store::<Strong>(self.word(index), value);

@@ -90,11 +90,13 @@ impl Map {
     }
 
     /// Length in bytes.
+    #[inline]
     pub fn length(&self) -> usize {
         self.length
     }
 
     /// Address of the first byte.
+    #[inline]
     pub fn start(&self) -> NonNull<u8> {
         self.start
     }
@@ -198,6 +200,7 @@ impl Map {
     }
 
     /// Tells the twin that bytes in this range were stored by other means than [`Map::write`].
+    #[inline]
     pub fn mark(&self, position: usize, length: usize) {
         match &self.owner {
             Owner::File | Owner::Memory => {}
@@ -215,6 +218,7 @@ impl Map {
     ///
     /// # Panics
     /// When the range lies outside the map.
+    #[inline]
     pub unsafe fn write(&self, position: usize, bytes: &[u8]) {
         assert!(position <= self.length && bytes.len() <= self.length - position, "a store outside its map");
         // SAFETY: the range was just checked, and the caller promises exclusive access to it.
