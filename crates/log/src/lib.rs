@@ -94,13 +94,13 @@ pub(crate) use reading::{
     source, walk, warm,
 };
 pub(crate) use writing::{
-    ahead, append, batch, commit, committer, groups, packing, reserve, segment_tail, sizes, spare, spin_lock,
-    writer,
+    ahead, append, batch, commit, committer, groups, packing, parts, reserve, segment_tail, sizes, spare,
+    spin_lock, transaction, writer,
 };
 
 // For everybody: a store, its logs, appending and reading, here or in another process.
 pub use any_store::AnyStore;
-pub use append::{AppendIntent, Transaction, now};
+pub use append::now;
 pub use attach::Attached;
 pub use back::EntriesBack;
 pub use closable::{Closable, Closing, InUse};
@@ -121,6 +121,7 @@ pub use store::{Stats, Store};
 pub use thalweg_sys::disk::Disk;
 #[cfg(feature = "sim")]
 pub use thalweg_sys::disk::sim;
+pub use transaction::{AppendIntent, Transaction};
 
 // For servers: conditional commits of one log, payload by offset, and who is told of what became durable.
 pub use commit::{Commit, NOTES_BYTES_MAX, Receipt};

@@ -16,7 +16,7 @@ const FEW: usize = 16;
 pub(crate) struct LogNumbers {
     ids: SmallVec<[LogId; 2]>,
     /// Of all of them, once they are more than a few.
-    table: HashMap<LogId, usize>,
+    table: Option<HashMap<LogId, usize>>,
     /// The one that was last asked for or added: entries of a log often follow each other.
     latest: usize,
 }
@@ -30,7 +30,7 @@ impl LogNumbers {
         }
         let found = match self.ids.len() <= FEW {
             true => self.ids.iter().position(|id| *id == log),
-            false => self.table.get(&log).copied(),
+            false => self.table.as_ref().and_then(|table| table.get(&log).copied()),
         };
         self.latest = found.unwrap_or(self.latest);
         found
@@ -41,8 +41,9 @@ impl LogNumbers {
         self.latest = self.ids.len();
         self.ids.push(log);
         if self.ids.len() > FEW {
-            let known = self.table.len();
-            self.table.extend(self.ids.iter().copied().enumerate().skip(known).map(|(n, id)| (id, n)));
+            let table = self.table.get_or_insert_default();
+            let known = table.len();
+            table.extend(self.ids.iter().copied().enumerate().skip(known).map(|(n, id)| (id, n)));
         }
         self.latest
     }

@@ -20,14 +20,13 @@
 use crate::batch::{PlannedBatch, PlannedFrame};
 use crate::checkpoint::KEPT;
 use crate::error::CommitError;
-use crate::format::{self, Kind, Stamp};
+use crate::format::{Kind, Stamp};
 use crate::open::Contents;
 use crate::segment_tail::WriteMode;
 use crate::store::{Shared, Store};
 use crate::view::View;
 use crate::writer::Writer;
 use crate::{Position, Time, segment_of};
-use smallvec::{SmallVec, smallvec};
 use std::collections::BTreeMap;
 use std::io;
 
@@ -257,10 +256,9 @@ impl Writer {
     /// Writes a batch that stands for no others, so that the log ends somewhere else.
     fn mark(&mut self) -> Result<(), CommitError> {
         let carried = self.link;
-        let header = format::frame_header(Kind::Gone, 0, Stamp::default(), 8);
         let payload = carried.encode();
-        let frame = PlannedFrame { header, pieces: [&payload, &[]], padding: 0 };
-        let batch = PlannedBatch::of(smallvec![frame], SmallVec::new(), 0);
+        let frames = [PlannedFrame::of(Kind::Gone, 0, Stamp::default(), [&payload, &[]])?];
+        let batch = PlannedBatch::of(&frames, &[], 0);
         let placed = self.append(&batch, WriteMode::of(self.options.durability, false))?;
         self.live_bytes.entry(segment_of(placed.start)).or_default();
         self.link = carried;

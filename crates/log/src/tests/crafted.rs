@@ -11,17 +11,14 @@ use crate::{
     Attached, Commit, Damage, LogId, Offset, Position, Query, ReadError, Store, Touched, checkpoint,
     position, segment, verify,
 };
-use smallvec::smallvec;
 use std::path::Path;
 use thalweg_sys::disk::Disk;
 
 /// Has a store write a batch of one frame, whatever that says.
 fn write(store: &Store, kind: Kind, (log, end): (LogId, Offset), payload: &[u8]) {
-    let length = u32::try_from(payload.len()).unwrap();
-    let header = format::frame_header(kind, 0, Stamp { log, offset: end, time: 1 }, length);
-    let padding = payload.len().next_multiple_of(8) - payload.len();
-    let frame = PlannedFrame { header, pieces: [payload, &[]], padding };
-    let mut batch = PlannedBatch::of(smallvec![frame], smallvec![(log, end)], 1);
+    let frames = [PlannedFrame::of(kind, 0, Stamp { log, offset: end, time: 1 }, [payload, &[]]).unwrap()];
+    let touched = [(log, end)];
+    let mut batch = PlannedBatch::of(&frames, &touched, 1);
     store.shared.publish(&mut batch, 0, [], None, WhoSyncs::Committer).unwrap();
 }
 

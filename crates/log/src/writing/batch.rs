@@ -3,48 +3,79 @@
 //! Of a batch only the header depends on where it goes. What is encoded once is never encoded again: one
 //! checksum and one copy are all that an entry's bytes see on their way into a segment.
 //!
-//! Invariants: entries lie behind everything that is said beside them; `count`, `entries`, `body_bytes` and
+//! Invariants: encoded entries lie behind everything that is said beside them; `count`, `entries`, `body_bytes` and
 //! `body_checksum` are those of `frames` followed by `encoded`. *Checked by* the test below and by every
 //! reader, which sums again.
 
 use crate::checksum;
 use crate::error::CommitError;
 use crate::extents::Extent;
-use crate::format::{self, BATCH_HEADER_BYTES, Kind, SEGMENT_BYTES_MAX, Stamp};
+use crate::format::{self, BATCH_HEADER_BYTES, FLAG_LAST, Kind, SEGMENT_BYTES_MAX, Stamp};
 use crate::times::EntryTimes;
 use crate::{LogId, Offset, Position, Time};
 use smallvec::SmallVec;
+use std::cell::Cell;
+
+const FRAME_BYTES: usize = format::FRAME_HEADER_BYTES as usize;
 
 /// A frame to be written: its header and up to two pieces of payload, padded to 8 bytes.
 pub(crate) struct PlannedFrame<'a> {
-    pub(crate) header: [u8; format::FRAME_HEADER_BYTES as usize],
-    pub(crate) pieces: [&'a [u8]; 2],
-    pub(crate) padding: usize,
+    header: [u8; FRAME_BYTES],
+    pieces: [&'a [u8]; 2],
+    padding: usize,
 }
 
-impl PlannedFrame<'_> {
+/// The frames of a batch that are not encoded.
+pub(crate) type Frames<'a> = SmallVec<[PlannedFrame<'a>; 4]>;
+
+impl<'a> PlannedFrame<'a> {
+    /// # Errors
+    /// [`CommitError::TooLarge`]: no batch can hold it.
+    pub(crate) fn of(
+        kind: Kind,
+        flags: u8,
+        stamp: Stamp,
+        pieces: [&'a [u8]; 2],
+    ) -> Result<PlannedFrame<'a>, CommitError> {
+        let size = pieces[0].len() as u64 + pieces[1].len() as u64;
+        let limit = u64::from(u32::MAX >> 1);
+        let length = u32::try_from(size)
+            .ok()
+            .filter(|_| size <= limit)
+            .ok_or(CommitError::TooLarge { size, limit })?;
+        let padding = usize::try_from(format::frame_bytes(size) - size).unwrap_or(0) - FRAME_BYTES;
+        Ok(PlannedFrame { header: format::frame_header(kind, flags, stamp, length), pieces, padding })
+    }
+
     fn is(&self, kind: Kind) -> bool {
         self.header[4] == kind as u8
     }
 }
 
 /// Room that a thread keeps for encoding.
-pub(crate) const ENCODED_BYTES_KEPT: usize = 256 << 10;
+const ENCODED_BYTES_KEPT: usize = 256 << 10;
 
-/// Frames, encoded one behind the other: entries and what is said beside them.
-#[derive(Debug, Default)]
+thread_local! {
+    /// The room in which a thread's entries are encoded, while nobody has it.
+    static ROOM: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+/// Entries, encoded one behind the other.
+#[derive(Debug)]
 pub(crate) struct Entries {
     bytes: Vec<u8>,
-    /// Frames, and how many of them are entries.
     count: u32,
-    entries: u32,
-    /// Bytes of the frames that are none, all of them in front.
-    beside: usize,
-    /// Of the entries, once there is one.
+    /// Once there is one.
     times: Option<EntryTimes>,
 }
 
 impl Entries {
+    /// None yet, and this thread's room for them; dropped, they give it back.
+    pub(crate) fn lent() -> Entries {
+        // A thread that is ending has none any more.
+        Entries { bytes: ROOM.try_with(Cell::take).unwrap_or_default(), count: 0, times: None }
+    }
+
     /// Adds an entry.
     pub(crate) fn push(&mut self, stamp: Stamp, flags: u8, payload: &[u8]) -> Result<(), CommitError> {
         if payload.is_empty() {
@@ -55,73 +86,94 @@ impl Entries {
             return Err(CommitError::TooLarge { size, limit });
         };
         // Room for all of it at once, and for as much padding as there ever is.
-        self.bytes.reserve(format::FRAME_HEADER_BYTES as usize + payload.len() + 8);
+        self.bytes.reserve(FRAME_BYTES + payload.len() + 8);
         self.bytes.extend_from_slice(&format::frame_header(Kind::Data, flags, stamp, length));
         self.bytes.extend_from_slice(payload);
         let end = self.bytes.len().next_multiple_of(8);
         self.bytes.extend_from_slice(&[0; 8]);
         self.bytes.truncate(end);
         self.count += 1;
-        self.entries += 1;
         self.times.get_or_insert(EntryTimes::of(stamp.time)).note(stamp.time);
         Ok(())
     }
 
-    /// Adds a frame that is no entry, in front of all entries; its payload is of whole words.
-    pub(crate) fn push_beside(&mut self, kind: Kind, stamp: Stamp, payload: &[u8]) {
-        let length = u32::try_from(payload.len()).unwrap_or(u32::MAX);
-        self.bytes.extend_from_slice(&format::frame_header(kind, 0, stamp, length));
-        self.bytes.extend_from_slice(payload);
-        (self.count, self.beside) = (self.count + 1, self.bytes.len());
+    /// Says of the entry that begins at a byte that it is the last one of its transaction in its log.
+    pub(crate) fn mark_last(&mut self, at: usize) {
+        if let Some(flags) = self.bytes.get_mut(at + 5) {
+            *flags |= FLAG_LAST;
+        }
     }
 
-    /// Forgets the entries and keeps the room, unless that is a lot.
-    pub(crate) fn clear(&mut self) {
-        self.bytes.clear();
-        self.bytes.shrink_to(ENCODED_BYTES_KEPT);
-        (self.count, self.entries, self.beside, self.times) = (0, 0, 0, None);
+    /// Moves the offset of each entry up by what a log's are moved by.
+    pub(crate) fn shift(&mut self, mut by: impl FnMut(LogId) -> Offset) {
+        let mut rest = &mut self.bytes[..];
+        while let Some((header, behind)) = rest.split_first_chunk_mut::<FRAME_BYTES>() {
+            let offset = format::word64(header, 16) + by(format::word64(header, 8));
+            header[16..24].copy_from_slice(&offset.to_le_bytes());
+            rest =
+                behind.get_mut(format::word32(header, 0).next_multiple_of(8) as usize..).unwrap_or_default();
+        }
     }
 
-    #[cfg(test)]
-    pub(crate) fn room(&self) -> usize {
-        self.bytes.capacity()
+    /// Bytes of all of them.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.count as usize
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+}
+
+/// Of a lot of room nothing is kept: a thread may never append again.
+impl Drop for Entries {
+    fn drop(&mut self) {
+        let mut room = std::mem::take(&mut self.bytes);
+        if room.capacity() <= ENCODED_BYTES_KEPT {
+            room.clear();
+            let _ = ROOM.try_with(|kept| kept.set(room));
+        }
     }
 }
 
 /// A batch to be written, its body already checksummed.
 pub(crate) struct PlannedBatch<'a> {
-    pub(crate) frames: SmallVec<[PlannedFrame<'a>; 4]>,
-    /// More frames, encoded already.
-    pub(crate) encoded: &'a [u8],
-    /// Bytes of those that are no entries, all of them in front.
-    pub(crate) beside: usize,
+    frames: &'a [PlannedFrame<'a>],
+    /// Frames that say where earlier entries lie are left out.
+    without_places: bool,
+    /// More frames behind them, entries, encoded already.
+    encoded: &'a [u8],
     pub(crate) count: u32,
-    pub(crate) touched: SmallVec<[(LogId, Offset); 1]>,
+    /// The logs that it touches, and where they end behind it.
+    pub(crate) touched: &'a [(LogId, Offset)],
     /// Of the whole batch, and of its entries if it has any.
     pub(crate) times: EntryTimes,
     /// Frames that are entries, whose time counts.
     pub(crate) entries: u64,
-    pub(crate) body_bytes: u64,
+    body_bytes: u64,
     pub(crate) body_checksum: u32,
 }
 
 impl<'a> PlannedBatch<'a> {
     /// Checksums the frames, which do not depend on the place.
     pub(crate) fn of(
-        frames: SmallVec<[PlannedFrame<'a>; 4]>,
-        touched: SmallVec<[(LogId, Offset); 1]>,
+        frames: &'a [PlannedFrame<'a>],
+        touched: &'a [(LogId, Offset)],
         time: Time,
     ) -> PlannedBatch<'a> {
-        let count = u32::try_from(frames.len()).unwrap_or(u32::MAX);
-        let entries = frames.iter().filter(|frame| frame.is(Kind::Data)).count() as u64;
+        let entries = frames.iter().filter(|frame| frame.is(Kind::Data)).count();
         let mut batch = PlannedBatch {
             frames,
+            without_places: false,
             encoded: &[],
-            beside: 0,
-            count,
+            count: u32::try_from(frames.len()).unwrap_or(u32::MAX),
             touched,
             times: EntryTimes::of(time),
-            entries,
+            entries: entries as u64,
             body_bytes: 0,
             body_checksum: 0,
         };
@@ -129,6 +181,30 @@ impl<'a> PlannedBatch<'a> {
         batch
     }
 
+    /// Entries that are encoded one behind the other: one checksum and one copy for all of them. `beside` is
+    /// what is said beside them.
+    #[inline]
+    pub(crate) fn of_entries(
+        beside: &'a [PlannedFrame<'a>],
+        entries: &'a Entries,
+        touched: &'a [(LogId, Offset)],
+    ) -> PlannedBatch<'a> {
+        let mut batch = PlannedBatch {
+            frames: beside,
+            without_places: false,
+            encoded: &entries.bytes,
+            count: u32::try_from(beside.len()).unwrap_or(u32::MAX).saturating_add(entries.count),
+            touched,
+            times: entries.times.unwrap_or(EntryTimes::of(0)),
+            entries: entries.count.into(),
+            body_bytes: 0,
+            body_checksum: 0,
+        };
+        batch.sum();
+        batch
+    }
+
+    #[inline]
     fn sum(&mut self) {
         let (mut bytes, mut sum) = (0, 0);
         self.pieces(|piece| {
@@ -138,30 +214,17 @@ impl<'a> PlannedBatch<'a> {
         (self.body_bytes, self.body_checksum) = (bytes, sum);
     }
 
-    /// Entries that are encoded one behind the other: one checksum and one copy for all of them.
-    pub(crate) fn of_entries(
-        entries: &'a Entries,
-        touched: SmallVec<[(LogId, Offset); 1]>,
-    ) -> PlannedBatch<'a> {
-        let (encoded, count) = (&entries.bytes[..], entries.count);
-        let (body_bytes, body_checksum) = (encoded.len() as u64, checksum::crc32c(encoded));
-        let frames = SmallVec::new();
-        PlannedBatch {
-            frames,
-            encoded,
-            beside: entries.beside,
-            count,
-            touched,
-            times: entries.times.unwrap_or(EntryTimes::of(0)),
-            entries: entries.entries.into(),
-            body_bytes,
-            body_checksum,
-        }
+    /// The frames that are not encoded.
+    #[inline]
+    fn frames(&self) -> impl Iterator<Item = &PlannedFrame<'a>> {
+        let without_places = self.without_places;
+        self.frames.iter().filter(move |frame| !(without_places && frame.is(Kind::Places)))
     }
 
     /// Whether it says where earlier entries lie.
+    #[inline]
     pub(crate) fn says_places(&self) -> bool {
-        self.beside > 0 || self.frames.iter().any(|frame| frame.is(Kind::Places))
+        self.frames().any(|frame| frame.is(Kind::Places))
     }
 
     /// Of places that it was planned with, those that it says: all or, where they had no room, none.
@@ -171,6 +234,7 @@ impl<'a> PlannedBatch<'a> {
 
     /// Leaves out what it says of places where it is larger than a batch may be: that can wait for one that
     /// has room for it.
+    #[inline]
     pub(crate) fn make_fit(&mut self, bytes_max: u64) {
         if self.bytes() > bytes_max && self.says_places() {
             self.leave_out_places();
@@ -179,28 +243,24 @@ impl<'a> PlannedBatch<'a> {
 
     #[cold]
     fn leave_out_places(&mut self) {
-        self.encoded = &self.encoded[std::mem::take(&mut self.beside)..];
-        self.frames.retain(|frame| !frame.is(Kind::Places));
-        let count = if self.encoded.is_empty() { self.frames.len() as u64 } else { self.entries };
-        self.count = u32::try_from(count).unwrap_or(u32::MAX);
+        let encoded = if self.encoded.is_empty() { 0 } else { self.entries };
+        self.without_places = true;
+        self.count = u32::try_from(self.frames().count() as u64 + encoded).unwrap_or(u32::MAX);
         self.sum();
     }
 
     /// Whether it says that something is not needed any more, and nothing else.
     pub(crate) fn lets_go(&self) -> bool {
         let gone = [Kind::Trim, Kind::Delete, Kind::Gone].map(|kind| kind as u8);
-        let mut kinds = self
-            .frames
-            .iter()
-            .map(|frame| frame.header[4])
-            .filter(|kind| *kind != Kind::Places as u8)
-            .peekable();
+        let places = Kind::Places as u8;
+        let mut kinds = self.frames().map(|frame| frame.header[4]).filter(|kind| *kind != places).peekable();
         self.encoded.is_empty() && kinds.peek().is_some() && kinds.all(|kind| gone.contains(&kind))
     }
 
     /// What follows the header, piece by piece.
+    #[inline]
     pub(crate) fn pieces(&self, mut each: impl FnMut(&[u8])) {
-        for frame in &self.frames {
+        for frame in self.frames() {
             let padding = &[0; 8][..frame.padding];
             [&frame.header[..], frame.pieces[0], frame.pieces[1], padding].into_iter().for_each(&mut each);
         }
@@ -233,7 +293,8 @@ impl Placed {
 mod tests {
     use super::*;
     use crate::format::FRAME_HEADER_BYTES;
-    use smallvec::smallvec;
+    use crate::{Options, Store};
+    use proptest::prelude::*;
 
     fn seen_of(batch: &PlannedBatch<'_>) -> (Vec<u8>, u32, u64, u64, u32) {
         let mut bytes = Vec::new();
@@ -245,31 +306,17 @@ mod tests {
     fn what_has_no_room_for_places_is_the_batch_without_them() {
         let (places, payload) = ([7; 16], [1; 24]);
         let stamp = |offset| Stamp { log: 1, offset, time: 9 };
-        let encoded = |with: bool| {
-            let mut entries = Entries::default();
-            if with {
-                entries.push_beside(Kind::Places, stamp(0), &places);
-            }
-            entries.push(stamp(0), 0, &payload).unwrap();
-            entries.push(stamp(24), 0, &payload).unwrap();
-            entries
-        };
-        let frame = |kind, payload: &'static [u8]| {
-            let header = format::frame_header(kind, 0, stamp(0), payload.len() as u32);
-            PlannedFrame { header, pieces: [payload, &[]], padding: 0 }
-        };
-        let planned = |with: bool| {
-            let mut frames = SmallVec::new();
-            if with {
-                frames.push(frame(Kind::Places, &[7; 16]));
-            }
-            frames.push(frame(Kind::Data, &[1; 24]));
-            frames.push(frame(Kind::Note, &[]));
-            PlannedBatch::of(frames, smallvec![(1, 24)], 9)
-        };
-        let (with, without) = (encoded(true), encoded(false));
-        let entries = |entries| PlannedBatch::of_entries(entries, smallvec![(1, 48)]);
-        for (mut full, less) in [(entries(&with), entries(&without)), (planned(true), planned(false))] {
+        let frame = |kind, payload| PlannedFrame::of(kind, 0, stamp(0), [payload, &[]]).unwrap();
+        let data = || frame(Kind::Data, &payload);
+        let note = || frame(Kind::Note, &[]);
+        let said = [frame(Kind::Places, &places)];
+        let (whole, less) = ([frame(Kind::Places, &places), data(), note()], [data(), note()]);
+        let mut entries = Entries::lent();
+        entries.push(stamp(0), 0, &payload).unwrap();
+        entries.push(stamp(24), 0, &payload).unwrap();
+        let encoded = |beside| PlannedBatch::of_entries(beside, &entries, &[(1, 48)]);
+        let planned = |frames| PlannedBatch::of(frames, &[(1, 24)], 9);
+        for (mut full, less) in [(encoded(&said), encoded(&[])), (planned(&whole), planned(&less))] {
             full.make_fit(full.bytes());
             assert_eq!(full.said(&places), places, "there is room for all of it");
             assert_eq!(full.bytes(), less.bytes() + u64::from(FRAME_HEADER_BYTES) + 16);
@@ -279,6 +326,55 @@ mod tests {
             // There is no more to be left out.
             full.make_fit(0);
             assert_eq!(seen_of(&full), seen_of(&less));
+        }
+    }
+
+    proptest! {
+        /// Of entries of several logs, whatever their lengths.
+        #[test]
+        fn entries_are_moved_up_to_where_their_logs_end(
+            entries in proptest::collection::vec((0..3_u64, 1..40_usize), 1..20), firsts in any::<[u32; 3]>(),
+        ) {
+            let encode = |first_of: &dyn Fn(LogId) -> Offset, last: &[bool]| {
+                let (mut encoded, mut ends, mut starts) = (Entries::lent(), [0; 3], Vec::new());
+                for ((log, length), last) in entries.iter().zip(last) {
+                    let end = &mut ends[*log as usize];
+                    starts.push(encoded.bytes());
+                    let stamp = Stamp { log: *log, offset: first_of(*log) + *end, time: 5 };
+                    encoded.push(stamp, if *last { FLAG_LAST } else { 0 }, &vec![3; *length]).unwrap();
+                    *end += *length as u64;
+                }
+                (encoded, starts)
+            };
+            let last: Vec<bool> = (0..entries.len()).map(|entry| entry % 3 == 1).collect();
+            let (mut moved, starts) = encode(&|_| 0, &vec![false; entries.len()]);
+            starts.iter().zip(&last).filter(|(_, last)| **last).for_each(|(at, _)| moved.mark_last(*at));
+            moved.shift(|log| firsts[log as usize].into());
+            let (wanted, _) = encode(&|log| firsts[log as usize].into(), &last);
+            prop_assert_eq!(&moved.bytes, &wanted.bytes);
+            prop_assert_eq!(moved.count(), entries.len());
+        }
+    }
+
+    /// Whether it was written or not.
+    #[test]
+    fn a_thread_keeps_little_room_behind_a_large_write() {
+        let options = Options { segment_bytes_min: 4096, segment_bytes_max: 1 << 20, ..Options::default() };
+        let store = Store::memory(options).unwrap();
+        let log = store.log(b"log").unwrap();
+        let payload = vec![1; 3 * ENCODED_BYTES_KEPT];
+        let room = || {
+            let lent = Entries::lent();
+            lent.bytes.capacity()
+        };
+        // Two are more than a batch may be.
+        for count in [1, 2] {
+            let mut transaction = store.transaction(0);
+            (0..count).for_each(|_| transaction.append(&log, &payload).unwrap());
+            assert_eq!(transaction.commit().is_ok(), count == 1);
+            assert!(room() <= ENCODED_BYTES_KEPT, "a transaction of {count} keeps {}", room());
+            assert_eq!(store.append_all(&log, &vec![&payload[..]; count], 0).is_ok(), count == 1);
+            assert!(room() <= ENCODED_BYTES_KEPT, "{count} appended keep {}", room());
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Commits: create, append, close and delete, each one batch.
 
-use crate::batch::{Placed, PlannedBatch, PlannedFrame};
+use crate::batch::{Frames, Placed, PlannedBatch, PlannedFrame};
 use crate::committer::Pending;
 use crate::error::{CommitError, said};
 use crate::fork::{Branch, Fork, Lineage};
@@ -10,7 +10,6 @@ use crate::options::Durability;
 use crate::segment_tail::WriteMode;
 use crate::store::{Shared, Store};
 use crate::{LogId, Offset, Position, Time, WatcherId};
-use smallvec::{SmallVec, smallvec};
 use std::sync::Arc;
 
 /// Bytes of keys and values that one commit notes at most.
@@ -39,8 +38,12 @@ pub struct Commit<'a> {
 }
 
 impl Commit<'_> {
+    fn payload_bytes(&self) -> u64 {
+        self.payload.len() as u64 + self.suffix.len() as u64
+    }
+
     fn has_payload(&self) -> bool {
-        !(self.payload.is_empty() && self.suffix.is_empty())
+        self.payload_bytes() > 0
     }
 }
 
@@ -103,21 +106,6 @@ pub(crate) fn check_length(name: &[u8]) -> Result<(), CommitError> {
     }
 }
 
-fn frame<'a>(
-    kind: Kind,
-    flags: u8,
-    stamp: Stamp,
-    pieces: [&'a [u8]; 2],
-) -> Result<PlannedFrame<'a>, CommitError> {
-    let size = pieces[0].len() as u64 + pieces[1].len() as u64;
-    let limit = u64::from(u32::MAX >> 1);
-    let length =
-        u32::try_from(size).ok().filter(|_| size <= limit).ok_or(CommitError::TooLarge { size, limit })?;
-    let padding =
-        usize::try_from(format::frame_bytes(size) - size).unwrap_or(0) - format::FRAME_HEADER_BYTES as usize;
-    Ok(PlannedFrame { header: format::frame_header(kind, flags, stamp, length), pieces, padding })
-}
-
 fn plan<'a>(
     log: LogId,
     tail: Offset,
@@ -125,13 +113,13 @@ fn plan<'a>(
     notes: &'a Notes,
     places: &'a [u8],
     delete: bool,
-) -> Result<PlannedBatch<'a>, CommitError> {
-    let end = tail + commit.payload.len() as u64 + commit.suffix.len() as u64;
-    let mut frames: SmallVec<[PlannedFrame<'a>; 4]> = SmallVec::new();
+) -> Result<Frames<'a>, CommitError> {
+    let end = tail + commit.payload_bytes();
+    let mut frames = Frames::new();
     let mut add = |kind, offset, pieces| {
         let flags = if kind == Kind::Data { FLAG_LAST } else { 0 };
         let stamp = Stamp { log, offset, time: commit.time };
-        frame(kind, flags, stamp, pieces).map(|frame| frames.push(frame))
+        PlannedFrame::of(kind, flags, stamp, pieces).map(|frame| frames.push(frame))
     };
     if notes.create > 0 {
         add(Kind::Create, tail, [&notes.bytes[..notes.create], &[]])?;
@@ -160,7 +148,7 @@ fn plan<'a>(
     if delete {
         add(Kind::Delete, end, [&[], &[]])?;
     }
-    Ok(PlannedBatch::of(frames, smallvec![(log, end)], commit.time))
+    Ok(frames)
 }
 
 impl Store {
@@ -398,14 +386,15 @@ impl Shared {
         }
         // A batch without payload may be let go before what it speaks of.
         let places = if commit.has_payload() { inner.places_to_list() } else { Vec::new() };
-        let mut batch = plan(log.id(), inner.tail, commit, notes, &places, delete)?;
+        let frames = plan(log.id(), inner.tail, commit, notes, &places, delete)?;
         if let Some(at) = commit.trim.filter(|at| *at > inner.tail) {
             return Err(CommitError::PastEnd { at, tail: inner.tail });
         }
-        let (first, next) = (inner.tail, batch.touched[0].1);
+        let (first, next) = (inner.tail, inner.tail + commit.payload_bytes());
         let seen =
             Seen { first: commit.trim.unwrap_or(0), tail: next, closed: commit.close, deleted: delete };
-        let pending = Pending::of(log, seen);
+        let (pending, touched) = (Pending::of(log, seen), [(log.id(), next)]);
+        let mut batch = PlannedBatch::of(&frames, &touched, commit.time);
         let placed = self.publish(&mut batch, next - first, [pending], watcher, WhoSyncs::Committer)?;
         let change = Change {
             producer: commit.producer,

@@ -243,7 +243,7 @@ impl Writer {
             touched,
         };
         let here = self.active.seal.at(self.segment_tail.end());
-        let checksum = header.encode(&batch.touched, here, &mut self.scratch);
+        let checksum = header.encode(batch.touched, here, &mut self.scratch);
         self.link = Link { length, checksum };
         self.segment_tail.put(&self.scratch, batch, mode, &self.active)
     }

@@ -1,0 +1,212 @@
+//! Transactions: entries of one or several logs that are written together or not at all.
+//!
+//! Purpose: what is to be written is encoded as it comes, with offsets that count from the end of its log; the
+//! commit locks the logs, moves the offsets up to where they end by then, and writes one batch. Until it is
+//! dropped or committed, a transaction *holds* its logs: no purge destroys them.
+
+use crate::batch::Entries;
+use crate::commit::WhoSyncs;
+use crate::error::CommitError;
+use crate::format::Stamp;
+use crate::log::{Inner, Log};
+use crate::log_numbers::LogNumbers;
+use crate::parts::Part;
+use crate::store::Store;
+use crate::{Offset, Receipt, Time};
+use smallvec::SmallVec;
+use std::sync::Arc;
+
+impl Store {
+    /// Begins a transaction: entries of one or several logs that are written together or not at all.
+    ///
+    /// ```
+    /// use thalweg_log::{Options, Store, now};
+    /// let store = Store::memory(Options::default())?;
+    /// let (orders, audit) = (store.log(b"orders")?, store.log(b"audit")?);
+    /// let mut transaction = store.transaction(now());
+    /// transaction.append(&orders, b"one espresso")?;
+    /// transaction.append(&audit, b"order taken")?;
+    /// transaction.commit()?;
+    /// assert_eq!(store.reader(&orders).entries(&Default::default()).count(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn transaction(&self, time: Time) -> Transaction<'_> {
+        Transaction {
+            store: self,
+            time,
+            held: SmallVec::new(),
+            numbers: LogNumbers::default(),
+            last: 0,
+            encoded: Entries::lent(),
+        }
+    }
+
+    /// Says that a transaction which is kept elsewhere is going to append to a log, as
+    /// [`Transaction::append`] does of its own.
+    pub fn hold(&self, log: &Arc<Log>) -> AppendIntent {
+        self.hold_locked(log, &mut log.lock())
+    }
+
+    fn hold_locked(&self, log: &Arc<Log>, inner: &mut Inner) -> AppendIntent {
+        inner.transactions += 1;
+        AppendIntent { log: log.clone(), _counted: self.shared.transactions.clone() }
+    }
+}
+
+/// Announces that a caller is going to append to a log: until it is dropped, no purge destroys the log. It
+/// keeps nothing of the store open.
+#[derive(Debug)]
+pub struct AppendIntent {
+    log: Arc<Log>,
+    _counted: Arc<()>,
+}
+
+impl Drop for AppendIntent {
+    fn drop(&mut self) {
+        self.log.lock().transactions -= 1;
+    }
+}
+
+/// Entries that will be written together. Dropped uncommitted, nothing of it is.
+#[derive(Debug)]
+pub struct Transaction<'s> {
+    store: &'s Store,
+    time: Time,
+    held: SmallVec<[Held; 1]>,
+    /// Where each of the logs is in that list.
+    numbers: LogNumbers,
+    /// The log of the last entry.
+    last: usize,
+    encoded: Entries,
+}
+
+/// A log that a transaction is going to append to.
+#[derive(Debug)]
+struct Held {
+    intent: AppendIntent,
+    /// Payload bytes so far.
+    bytes: Offset,
+    /// Where its last entry is among the encoded ones.
+    last_at: usize,
+}
+
+impl Transaction<'_> {
+    /// Adds an entry to one of the store's logs. It is copied, and written by [`Transaction::commit`].
+    ///
+    /// # Errors
+    /// [`CommitError::EmptyEntry`], [`CommitError::OtherStore`], [`CommitError::TooLarge`] for an entry that
+    /// no segment can hold.
+    pub fn append(&mut self, log: &Arc<Log>, payload: &[u8]) -> Result<(), CommitError> {
+        if payload.is_empty() {
+            return Err(CommitError::EmptyEntry);
+        }
+        // Another store may have a log of the same id.
+        let known = self.numbers.find(log.id());
+        let place = match known.filter(|place| Arc::ptr_eq(&self.held[*place].intent.log, log)) {
+            Some(place) => place,
+            None => self.take_hold(log)?,
+        };
+        let held = &mut self.held[place];
+        let (at, stamp) =
+            (self.encoded.bytes(), Stamp { log: log.id(), offset: held.bytes, time: self.time });
+        self.encoded.push(stamp, 0, payload)?;
+        (held.bytes, held.last_at, self.last) = (held.bytes + payload.len() as u64, at, place);
+        Ok(())
+    }
+
+    fn take_hold(&mut self, log: &Arc<Log>) -> Result<usize, CommitError> {
+        let mut inner = log.lock();
+        self.store.shared.owns(&inner)?;
+        let intent = self.store.hold_locked(log, &mut inner);
+        self.held.push(Held { intent, bytes: 0, last_at: 0 });
+        Ok(self.numbers.add(log.id()))
+    }
+
+    /// Entries so far.
+    pub fn count(&self) -> usize {
+        self.encoded.count()
+    }
+
+    /// Bytes of all of them.
+    pub fn bytes(&self) -> usize {
+        let bytes: Offset = self.held.iter().map(|held| held.bytes).sum();
+        usize::try_from(bytes).unwrap_or(usize::MAX)
+    }
+
+    /// Drops it all.
+    pub fn abort(self) {}
+
+    /// Writes all of it as one batch, and in `sync` mode waits until it is durable. The receipt's offsets are
+    /// those of all that was written to the log of the last entry.
+    ///
+    /// # Errors
+    /// [`CommitError`]. Nothing was applied unless it is [`CommitError::Failed`] after a sync that failed.
+    pub fn commit(self) -> Result<Receipt, CommitError> {
+        let store = self.store;
+        let receipt = self.write(WhoSyncs::Caller)?;
+        store.persist(receipt.ticket)?;
+        Ok(receipt)
+    }
+
+    /// Writes all of it as one batch and does not wait.
+    ///
+    /// # Errors
+    /// [`CommitError`]; nothing was applied in any case.
+    pub fn submit(self) -> Result<Receipt, CommitError> {
+        self.write(WhoSyncs::Committer)
+    }
+
+    fn write(mut self, who_syncs: WhoSyncs) -> Result<Receipt, CommitError> {
+        if self.encoded.is_empty() {
+            // Nothing moves, so nobody is woken.
+            return Ok(Receipt::default());
+        }
+        let shared = &self.store.shared;
+        let mut parts: SmallVec<[Part<'_>; 1]> = SmallVec::new();
+        let locked = Log::lock_all(self.held.iter().map(|held| &*held.intent.log));
+        for (Held { intent, bytes, last_at }, inner) in self.held.iter().zip(locked) {
+            let mut part = Part::of(&intent.log, inner)?;
+            part.end += bytes;
+            self.encoded.mark_last(*last_at);
+            parts.push(part);
+        }
+        self.encoded.shift(|log| self.numbers.find(log).map_or(0, |place| parts[place].first));
+        let (placed, moved) = shared.write_parts(&mut parts, &self.encoded, who_syncs)?;
+        let receipt = shared.receipt(placed, parts[self.last].first, parts[self.last].end);
+        drop((parts, self.encoded));
+        shared.tell_moved(moved);
+        Ok(receipt)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Options;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::{Wake, Waker};
+
+    #[derive(Default)]
+    struct Wakes(AtomicUsize);
+
+    impl Wake for Wakes {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn an_empty_transaction_wakes_nobody() {
+        let store = Store::memory(Options::default()).unwrap();
+        let log = store.log(b"log").unwrap();
+        let wakes = Arc::new(Wakes::default());
+        store.shared.gate.register(&Waker::from(wakes.clone()), || false);
+        store.transaction(0).commit().unwrap();
+        store.transaction(0).submit().unwrap();
+        assert_eq!(wakes.0.load(Ordering::Relaxed), 0);
+        let mut transaction = store.transaction(0);
+        transaction.append(&log, b"entry").unwrap();
+        transaction.commit().unwrap();
+        assert_eq!(wakes.0.load(Ordering::Relaxed), 1);
+    }
+}
