@@ -85,17 +85,19 @@ impl Store {
         log: &Arc<Log>,
         entries: impl Iterator<Item = (Time, &'e [u8])>,
     ) -> Result<Receipt, CommitError> {
-        let mut encoded = Entries::lent();
+        let (mut encoded, mut bytes) = (Entries::lent(), 0);
+        for (time, payload) in entries {
+            encoded.push(Stamp { log: log.id(), offset: bytes, time }, FLAG_LAST, payload)?;
+            bytes += payload.len() as u64;
+        }
         let inner = log.lock_spinning();
         self.shared.owns(&inner)?;
         let mut part = Part::of(log, inner)?;
-        for (time, payload) in entries {
-            encoded.push(Stamp { log: log.id(), offset: part.end, time }, FLAG_LAST, payload)?;
-            part.end += payload.len() as u64;
-        }
         if encoded.is_empty() {
             return Ok(Receipt { ticket: part.inner.last, first: part.first, next: part.end });
         }
+        part.end += bytes;
+        encoded.shift(|_| part.first);
         let mut parts = [part];
         let (placed, moved) = self.shared.write_parts(&mut parts, &encoded, WhoSyncs::Committer)?;
         let receipt = self.shared.receipt(placed, parts[0].first, parts[0].end);

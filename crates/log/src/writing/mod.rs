@@ -1,7 +1,10 @@
 //! The way in: how a commit gets from a caller into the newest segment, and durable.
 //!
 //! ```text
-//! append, commit     what callers ask for: entries, or one change of one log, each one batch; staged and revealed here
+//! append             entries of one log, each a transaction of its own
+//! transaction        entries of several logs that are written together
+//! parts              a batch of entries, staged and revealed in each of its logs
+//! commit             one change of one log, which is one batch; published, staged and revealed here
 //! batch              the frames of one commit, checksummed before they have a place
 //! writer             the one writer: chains batches and publishes them, behind one lock
 //! packing            which entries of many are one batch together
