@@ -10,7 +10,8 @@
 //!   close                                      guard.rs
 //!   logs page order                            names.rs
 //!   log append append_all append_timed
-//!   transaction persist                        writing/append.rs
+//!   persist                                    writing/append.rs
+//!   transaction                                writing/transaction.rs
 //!   rotate                                     writing/writer.rs
 //!   since since_behind                         reading/since.rs
 //!   purge purge_written                        keeping/purge.rs
@@ -21,7 +22,7 @@
 //!   read record                                reading/read.rs
 //!   needs_disk                                 reading/warm.rs
 //!   end_turn groups                            writing/committer.rs, writing/groups.rs
-//!   hold                                       writing/append.rs
+//!   hold                                       writing/transaction.rs
 //!   expire                                     keeping/expiry.rs
 //!   watcher dismiss wait_for written
 //!   logs_count names_touched leave_to_parent   here

@@ -43,31 +43,32 @@ pub fn prefetch_run(bytes: &[u8], run: Range<usize>, bytes_max: usize) {
     }
 }
 
-/// Has the processor fetch the lines of a run of bytes for itself alone, because they are going to be stored to
-/// soon. Nothing is read or written, so the run may lie anywhere.
+/// Has the processor fetch at most `bytes` from an address on for itself alone, because they are going to be
+/// stored to soon. Nothing is read or written, so they may lie anywhere.
 ///
 /// ```
 /// let bytes = vec![7; 4096];
 /// thalweg_sys::hint::prefetch_to_write(bytes.as_ptr(), 256);
+/// thalweg_sys::hint::prefetch_to_write(std::ptr::null(), 256);
 /// assert_eq!(bytes, [7; 4096]);
 /// ```
 #[inline(always)]
 pub fn prefetch_to_write(start: *const u8, bytes: usize) {
     for at in (0..bytes).step_by(LINE_BYTES) {
         let address = start.wrapping_add(at);
-        #[cfg(target_arch = "x86_64")]
-        // The intrinsic fetches to read where the compiler does not know of this instruction, which every
-        // x86-64 takes, if only as one that does nothing.
+        // The intrinsic fetches to read where the compiler is not told that there is this instruction, which a
+        // processor without it passes over.
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
         // SAFETY: a prefetch stores nothing and is allowed at whatever address.
         unsafe {
-            std::arch::asm!("prefetchw [{0}]", in(reg) address, options(nostack, preserves_flags, readonly));
+            std::arch::asm!("prefetchw [{0}]", in(reg) address, options(nostack, preserves_flags, nomem));
         }
-        #[cfg(target_arch = "aarch64")]
+        #[cfg(all(target_arch = "aarch64", not(miri)))]
         // SAFETY: a prefetch stores nothing and is allowed at whatever address.
         unsafe {
-            std::arch::asm!("prfm pstl1keep, [{0}]", in(reg) address, options(nostack, preserves_flags, readonly));
+            std::arch::asm!("prfm pstl1keep, [{0}]", in(reg) address, options(nostack, preserves_flags, nomem));
         }
-        #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+        #[cfg(any(miri, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
         let _ = address;
     }
 }

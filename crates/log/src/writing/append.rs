@@ -10,7 +10,7 @@ use crate::error::{CommitError, said};
 use crate::format::{FLAG_LAST, Stamp};
 use crate::log::Log;
 use crate::options::Durability;
-use crate::parts::Part;
+use crate::parts::LogPart;
 use crate::store::Store;
 use crate::{Commit, Config, Lifetime, Position, Receipt, Time};
 use std::sync::Arc;
@@ -87,21 +87,21 @@ impl Store {
     ) -> Result<Receipt, CommitError> {
         let (mut encoded, mut bytes) = (Entries::lent(), 0);
         for (time, payload) in entries {
-            encoded.push(Stamp { log: log.id(), offset: bytes, time }, FLAG_LAST, payload)?;
+            encoded.push(Stamp { log: 0, offset: bytes, time }, FLAG_LAST, payload)?;
             bytes += payload.len() as u64;
         }
         let inner = log.lock_spinning();
         self.shared.owns(&inner)?;
-        let mut part = Part::of(log, inner)?;
+        let mut part = LogPart::of(log, inner)?;
         if encoded.is_empty() {
             return Ok(Receipt { ticket: part.inner.last, first: part.first, next: part.end });
         }
         part.end += bytes;
-        encoded.shift(|_| part.first);
+        encoded.settle(|_| part.begins());
         let mut parts = [part];
         let (placed, moved) = self.shared.write_parts(&mut parts, &encoded, WhoSyncs::Committer)?;
         let receipt = self.shared.receipt(placed, parts[0].first, parts[0].end);
-        drop((parts, encoded));
+        drop(parts);
         self.shared.tell_moved(moved);
         Ok(receipt)
     }

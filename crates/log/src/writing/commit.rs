@@ -1,6 +1,6 @@
 //! Commits: create, append, close and delete, each one batch.
 
-use crate::batch::{Frames, Placed, PlannedBatch, PlannedFrame};
+use crate::batch::{Placed, PlannedBatch, PlannedFrame, PlannedFrames};
 use crate::committer::Pending;
 use crate::error::{CommitError, said};
 use crate::fork::{Branch, Fork, Lineage};
@@ -113,9 +113,9 @@ fn plan<'a>(
     notes: &'a Notes,
     places: &'a [u8],
     delete: bool,
-) -> Result<Frames<'a>, CommitError> {
+) -> Result<PlannedFrames<'a>, CommitError> {
     let end = tail + commit.payload_bytes();
-    let mut frames = Frames::new();
+    let mut frames = PlannedFrames::new();
     let mut add = |kind, offset, pieces| {
         let flags = if kind == Kind::Data { FLAG_LAST } else { 0 };
         let stamp = Stamp { log, offset, time: commit.time };

@@ -1,11 +1,11 @@
 //! A batch of entries on its way into the logs that it touches.
 //!
 //! Purpose: the one way in for entries, appended one by one or in a transaction. Whoever has them locks their
-//! logs and hands over a [`Part`] for each; the batch is written, staged in every log and, unless a sync has
+//! logs and hands over a [`LogPart`] for each; the batch is written, staged in every log and, unless a sync has
 //! to come first, visible in all of them when the call returns. Invariant: the logs stay locked meanwhile, so
 //! that nobody sees some of a batch.
 
-use crate::batch::{Entries, Frames, Placed, PlannedBatch, PlannedFrame};
+use crate::batch::{Entries, Placed, PlannedBatch, PlannedFrame, PlannedFrames};
 use crate::commit::WhoSyncs;
 use crate::committer::Pending;
 use crate::error::CommitError;
@@ -18,7 +18,7 @@ use smallvec::SmallVec;
 use std::sync::Arc;
 
 /// What a batch of entries does to one log, which is locked.
-pub(crate) struct Part<'p> {
+pub(crate) struct LogPart<'p> {
     pub(crate) log: &'p Arc<Log>,
     pub(crate) inner: MutexGuard<'p, Inner>,
     /// Offset of its first entry: where the log ended.
@@ -32,16 +32,22 @@ pub(crate) struct Part<'p> {
 /// Watchers to be told of a log that moved, once no log is locked.
 pub(crate) type Moved = SmallVec<[(u32, LogId); 1]>;
 
-impl<'p> Part<'p> {
+impl<'p> LogPart<'p> {
     /// Of a log that takes entries.
     ///
     /// # Errors
     /// [`CommitError::Deleted`], [`CommitError::LogClosed`], or that the log is damaged.
     #[inline]
-    pub(crate) fn of(log: &'p Arc<Log>, inner: MutexGuard<'p, Inner>) -> Result<Part<'p>, CommitError> {
+    pub(crate) fn of(log: &'p Arc<Log>, inner: MutexGuard<'p, Inner>) -> Result<LogPart<'p>, CommitError> {
         inner.check_open()?;
         let (end, places) = (inner.tail, inner.places_to_list());
-        Ok(Part { log, inner, first: end, end, places })
+        Ok(LogPart { log, inner, first: end, end, places })
+    }
+
+    /// The log, and where in it the part begins.
+    #[inline]
+    pub(crate) fn begins(&self) -> (LogId, Offset) {
+        (self.log.id(), self.first)
     }
 
     /// Where the log's earlier entries lie, to be said in the batch.
@@ -59,11 +65,11 @@ impl Shared {
     /// [`CommitError`]; nothing was applied in any case.
     pub(crate) fn write_parts(
         &self,
-        parts: &mut [Part<'_>],
+        parts: &mut [LogPart<'_>],
         entries: &Entries,
         who_syncs: WhoSyncs,
     ) -> Result<(Placed, Moved), CommitError> {
-        let mut beside = Frames::new();
+        let mut beside = PlannedFrames::new();
         for part in parts.iter().filter(|part| !part.places.is_empty()) {
             beside.push(part.places_frame()?);
         }
@@ -82,7 +88,7 @@ impl Shared {
         let (says_places, time) = (batch.says_places(), batch.times.latest());
         drop(beside);
         let mut moved = Moved::new();
-        for Part { log, inner, first, end, places } in parts {
+        for LogPart { log, inner, first, end, places } in parts {
             let places: &[u8] = if says_places { places } else { &[] };
             let change = Change::payload(&placed, *first..*end, places, time);
             let tell = self.apply(log, inner, &change, &Seen::payload(*end));

@@ -1,8 +1,8 @@
 //! Transactions: entries of one or several logs that are written together or not at all.
 //!
-//! Purpose: what is to be written is encoded as it comes, with offsets that count from the end of its log; the
-//! commit locks the logs, moves the offsets up to where they end by then, and writes one batch. Until it is
-//! dropped or committed, a transaction *holds* its logs: no purge destroys them.
+//! Purpose: what is to be written is encoded as it comes, before anybody knows where the logs will end; the
+//! commit locks them, settles the entries behind their ends, and writes one batch. Until it is durable, or
+//! dropped, a transaction *holds* its logs: no purge destroys them.
 
 use crate::batch::Entries;
 use crate::commit::WhoSyncs;
@@ -10,7 +10,7 @@ use crate::error::CommitError;
 use crate::format::Stamp;
 use crate::log::{Inner, Log};
 use crate::log_numbers::LogNumbers;
-use crate::parts::Part;
+use crate::parts::LogPart;
 use crate::store::Store;
 use crate::{Offset, Receipt, Time};
 use smallvec::SmallVec;
@@ -97,9 +97,8 @@ impl Transaction<'_> {
     /// [`CommitError::EmptyEntry`], [`CommitError::OtherStore`], [`CommitError::TooLarge`] for an entry that
     /// no segment can hold.
     pub fn append(&mut self, log: &Arc<Log>, payload: &[u8]) -> Result<(), CommitError> {
-        if payload.is_empty() {
-            return Err(CommitError::EmptyEntry);
-        }
+        // In front of the hold: of a log of which there is no entry nothing is to be written.
+        Entries::check(payload)?;
         // Another store may have a log of the same id.
         let known = self.numbers.find(log.id());
         let place = match known.filter(|place| Arc::ptr_eq(&self.held[*place].intent.log, log)) {
@@ -108,7 +107,7 @@ impl Transaction<'_> {
         };
         let held = &mut self.held[place];
         let (at, stamp) =
-            (self.encoded.bytes(), Stamp { log: log.id(), offset: held.bytes, time: self.time });
+            (self.encoded.bytes(), Stamp { log: place as u64, offset: held.bytes, time: self.time });
         self.encoded.push(stamp, 0, payload)?;
         (held.bytes, held.last_at, self.last) = (held.bytes + payload.len() as u64, at, place);
         Ok(())
@@ -141,10 +140,9 @@ impl Transaction<'_> {
     ///
     /// # Errors
     /// [`CommitError`]. Nothing was applied unless it is [`CommitError::Failed`] after a sync that failed.
-    pub fn commit(self) -> Result<Receipt, CommitError> {
-        let store = self.store;
+    pub fn commit(mut self) -> Result<Receipt, CommitError> {
         let receipt = self.write(WhoSyncs::Caller)?;
-        store.persist(receipt.ticket)?;
+        self.store.persist(receipt.ticket)?;
         Ok(receipt)
     }
 
@@ -152,28 +150,29 @@ impl Transaction<'_> {
     ///
     /// # Errors
     /// [`CommitError`]; nothing was applied in any case.
-    pub fn submit(self) -> Result<Receipt, CommitError> {
+    pub fn submit(mut self) -> Result<Receipt, CommitError> {
         self.write(WhoSyncs::Committer)
     }
 
-    fn write(mut self, who_syncs: WhoSyncs) -> Result<Receipt, CommitError> {
+    /// Once: the entries are settled then.
+    fn write(&mut self, who_syncs: WhoSyncs) -> Result<Receipt, CommitError> {
         if self.encoded.is_empty() {
             // Nothing moves, so nobody is woken.
             return Ok(Receipt::default());
         }
         let shared = &self.store.shared;
-        let mut parts: SmallVec<[Part<'_>; 1]> = SmallVec::new();
+        let mut parts: SmallVec<[LogPart<'_>; 1]> = SmallVec::new();
         let locked = Log::lock_all(self.held.iter().map(|held| &*held.intent.log));
         for (Held { intent, bytes, last_at }, inner) in self.held.iter().zip(locked) {
-            let mut part = Part::of(&intent.log, inner)?;
+            let mut part = LogPart::of(&intent.log, inner)?;
             part.end += bytes;
             self.encoded.mark_last(*last_at);
             parts.push(part);
         }
-        self.encoded.shift(|log| self.numbers.find(log).map_or(0, |place| parts[place].first));
+        self.encoded.settle(|place| parts[place].begins());
         let (placed, moved) = shared.write_parts(&mut parts, &self.encoded, who_syncs)?;
         let receipt = shared.receipt(placed, parts[self.last].first, parts[self.last].end);
-        drop((parts, self.encoded));
+        drop(parts);
         shared.tell_moved(moved);
         Ok(receipt)
     }
@@ -182,7 +181,7 @@ impl Transaction<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Options;
+    use crate::{Commit, Options, Query};
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::task::{Wake, Waker};
 
@@ -208,5 +207,41 @@ mod tests {
         transaction.append(&log, b"entry").unwrap();
         transaction.commit().unwrap();
         assert_eq!(wakes.0.load(Ordering::Relaxed), 1);
+    }
+
+    /// Nor does it hold the log that the entry was for: when that is closed, it can be committed all the same.
+    #[test]
+    fn a_refused_entry_leaves_a_transaction_as_it_was() {
+        let store = Store::memory(Options::default()).unwrap();
+        let logs = [b"a", b"b"].map(|name| store.log(name).unwrap());
+        let mut transaction = store.transaction(0);
+        transaction.append(&logs[0], b"1").unwrap();
+        let larger_than_segments = vec![0; 1 << 30];
+        for (payload, too_large) in [(&larger_than_segments[..], true), (&[], false)] {
+            let refused = transaction.append(&logs[1], payload).unwrap_err();
+            assert_eq!(matches!(refused, CommitError::TooLarge { .. }), too_large, "{refused}");
+        }
+        transaction.append(&logs[0], b"2").unwrap();
+        assert_eq!((transaction.count(), transaction.bytes(), store.stats().transactions), (2, 2, 1));
+        let close = Commit { close: true, ..Commit::default() };
+        store.commit(&logs[1], logs[1].staged().unwrap().version, &close, None).unwrap();
+        let version = logs[1].staged().unwrap().version;
+        transaction.commit().unwrap();
+        assert_eq!(logs[1].staged().unwrap().version, version);
+        let mut reader = store.reader(&logs[0]);
+        let last: Vec<bool> = reader.entries(&Query::default()).map(|entry| entry.unwrap().last).collect();
+        assert_eq!(last, [false, true]);
+    }
+
+    #[test]
+    fn a_log_of_another_store_is_refused_even_if_one_of_the_same_id_is_held() {
+        let stores = [(); 2].map(|()| Store::memory(Options::default()).unwrap());
+        let [own, other] = stores.each_ref().map(|store| store.log(b"log").unwrap());
+        assert_eq!(own.id(), other.id());
+        let mut transaction = stores[0].transaction(0);
+        transaction.append(&own, b"1").unwrap();
+        assert!(matches!(transaction.append(&other, b"2"), Err(CommitError::OtherStore)));
+        transaction.commit().unwrap();
+        assert_eq!((own.staged().unwrap().tail, other.staged().unwrap().tail), (1, 0));
     }
 }
