@@ -9,9 +9,9 @@
 use parking_lot::{Mutex, MutexGuard};
 
 /// Looks at a lock that is held before a thread sleeps: some tens of microseconds.
-const LOOKS: u32 = 20;
+const LOOKS: u32 = 14;
 /// The longest distance between two looks: some microseconds.
-const PAUSES_MAX: u32 = 64;
+const PAUSES_MAX: u32 = 256;
 
 /// Locks a mutex that is going to be free within a microsecond.
 #[inline]
