@@ -32,13 +32,15 @@ impl Reader {
 
     fn unindexed_bytes_for(&self, time: Time, uncommitted: bool) -> u32 {
         let limit = self.source.limit(uncommitted);
-        // The search does not begin where the list is not known.
-        let Ok(view) = self.source.present_view() else { return 0 };
-        let segment = view.all().get(view.place_of_time(time));
         let searched = |number| number <= segment_of(limit);
-        segment
-            .filter(|segment| !segment.is_lost() && searched(segment.header.number))
-            .map_or(0, |segment| segment.end(limit).saturating_sub(segment.indexed()))
+        let unindexed = self.source.ask_present_view(|view| {
+            let segment = view.all().get(view.place_of_time(time));
+            segment
+                .filter(|segment| !segment.is_lost() && searched(segment.header.number))
+                .map_or(0, |segment| segment.end(limit).saturating_sub(segment.indexed()))
+        });
+        // The search does not begin where the list is not known.
+        unindexed.unwrap_or(0)
     }
 }
 

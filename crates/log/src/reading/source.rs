@@ -198,14 +198,14 @@ impl Source {
         }
     }
 
-    /// The segments that the next refresh would take over. A walk that is under way has a place in the list
-    /// that it began in, so that one stays.
+    /// Asks the segments that the next refresh would take over. A walk that is under way has a place in the
+    /// list that it began in, so that one stays.
     #[inline]
-    pub(crate) fn present_view(&self) -> Result<Arc<View>, ReadError> {
+    pub(crate) fn ask_present_view<T>(&self, ask: impl FnOnce(&View) -> T) -> Result<T, ReadError> {
         self.list()?;
         Ok(match self.context.segments.is_newer(&self.cached) {
-            true => self.context.segments.latest(),
-            false => self.cached.value().clone(),
+            true => ask(&self.context.segments.latest()),
+            false => ask(self.view()),
         })
     }
 
