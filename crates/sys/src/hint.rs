@@ -56,17 +56,17 @@ pub fn prefetch_run(bytes: &[u8], run: Range<usize>, bytes_max: usize) {
 pub fn prefetch_to_write(start: *const u8, bytes: usize) {
     for at in (0..bytes).step_by(LINE_BYTES) {
         let address = start.wrapping_add(at);
-        // The intrinsic fetches to read where the compiler is not told that there is this instruction, which a
-        // processor without it passes over.
+        // Where the compiler is not told that there is this instruction, the intrinsic fetches to read. A
+        // processor that has none passes over it.
         #[cfg(all(target_arch = "x86_64", not(miri)))]
         // SAFETY: a prefetch stores nothing and is allowed at whatever address.
         unsafe {
-            std::arch::asm!("prefetchw [{0}]", in(reg) address, options(nostack, preserves_flags, nomem));
+            std::arch::asm!("prefetchw [{0}]", in(reg) address, options(nostack, preserves_flags, readonly));
         }
         #[cfg(all(target_arch = "aarch64", not(miri)))]
         // SAFETY: a prefetch stores nothing and is allowed at whatever address.
         unsafe {
-            std::arch::asm!("prfm pstl1keep, [{0}]", in(reg) address, options(nostack, preserves_flags, nomem));
+            std::arch::asm!("prfm pstl1keep, [{0}]", in(reg) address, options(nostack, preserves_flags, readonly));
         }
         #[cfg(any(miri, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
         let _ = address;

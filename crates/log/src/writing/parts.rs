@@ -1,9 +1,9 @@
 //! A batch of entries on its way into the logs that it touches.
 //!
 //! Purpose: the one way in for entries, appended one by one or in a transaction. Whoever has them locks their
-//! logs and hands over a [`LogPart`] for each; the batch is written, staged in every log and, unless a sync has
-//! to come first, visible in all of them when the call returns. Invariant: the logs stay locked meanwhile, so
-//! that nobody sees some of a batch.
+//! logs and hands over a [`LogPart`] for each; the batch is written, staged in every log and, unless a sync
+//! has to come first, visible in all of them when the call returns. Invariant: the logs stay locked
+//! meanwhile, so that nobody sees some of a batch.
 
 use crate::batch::{Entries, Placed, PlannedBatch, PlannedFrame, PlannedFrames};
 use crate::commit::WhoSyncs;
@@ -86,6 +86,7 @@ impl Shared {
         let mut batch = PlannedBatch::of_entries(&beside, entries, &touched);
         let placed = self.publish(&mut batch, payload_bytes, pending, None, who_syncs)?;
         let (says_places, time) = (batch.says_places(), batch.times.latest());
+        // It borrows from the parts, which change now.
         drop(beside);
         let mut moved = Moved::new();
         for LogPart { log, inner, first, end, places } in parts {

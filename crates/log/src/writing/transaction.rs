@@ -209,7 +209,7 @@ mod tests {
         assert_eq!(wakes.0.load(Ordering::Relaxed), 1);
     }
 
-    /// Nor does it hold the log that the entry was for: when that is closed, it can be committed all the same.
+    /// Nor does it hold the log that the entry was for: when that is closed, it can be committed still.
     #[test]
     fn a_refused_entry_leaves_a_transaction_as_it_was() {
         let store = Store::memory(Options::default()).unwrap();
