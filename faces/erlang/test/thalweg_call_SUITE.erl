@@ -7,7 +7,7 @@
 
 all() ->
     [
-        call, source_in_characters, keywords, names_of_functions, coroutines, coroutines_in_several_steps, tasks_of_their_own, cast, spawned, gathered, early_error_in_a_gather, many_callers,
+        call, source_in_characters, keywords, names_of_functions, coroutines, coroutines_in_several_steps, garbage_while_a_task_begins, tasks_of_their_own, cast, spawned, gathered, early_error_in_a_gather, many_callers,
         timeout_of_a_coroutine, timeout_of_a_function, timeout_of_the_system, timeout_of_a_gather, interrupt_is_raised,
         interrupt_of_a_coroutine, interrupt_of_a_later_step, interrupt_between_two_steps, interrupt_before_it_begins, interrupt_that_comes_to_nothing, interrupted_once, not_suspended, stopped_loop, ended_loop, stopped_pool, called_within_a_task, cancelled, overloaded, exceptions, exceptions_that_say_nothing_of_themselves,
         no_such_pool, results_that_were_taken, wrong_arguments, large_values, large_values_beside_small_ones, large_values_given_up, interrupts_beside_calls,
@@ -64,6 +64,12 @@ coroutines_in_several_steps(_Config) ->
     {error, {exception, <<"asyncio.exceptions.CancelledError">>, _, _}} = thalweg:call(sample, cancel_itself, []),
     {ok, 5} = thalweg:call(sample, future_of, [5]),
     {ok, Worker} = thalweg:call(os, getpid, []).
+
+%% Making a task collects garbage now and then, and what is collected has something called soon.
+garbage_while_a_task_begins(_Config) ->
+    [{ok, N} = thalweg:call(sample, litter, [N, 20 + N div 50 rem 40]) || N <- lists:seq(1, 2000)],
+    {ok, Collected} = thalweg:call(sample, collected, []),
+    Collected = lists:duplicate(2000, 3).
 
 %% Each is the task that its call runs in, in a context of its own, from its first step on.
 tasks_of_their_own(_Config) ->

@@ -6,6 +6,7 @@ import builtins
 import contextlib
 import ctypes
 import fcntl
+import gc
 import itertools
 import logging
 import os
@@ -19,6 +20,7 @@ import time
 import types
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import ContextVar
+from typing import ClassVar
 
 from thalweg import erlang
 from thalweg.erlang import Atom, Channel, Interrupted, Pid, shared
@@ -78,6 +80,47 @@ async def double(value):
 async def sleep(seconds):
     await asyncio.sleep(seconds)
     return "awake"
+
+
+class Litter:
+    """What nobody refers to but itself; collected, it has its number put into a list soon, by a task or without."""
+
+    collected: ClassVar[list[int]] = []
+    tasks: ClassVar[list[asyncio.Task]] = []
+
+    def __init__(self, number):
+        self.itself, self.number, self.loop = self, number, asyncio.get_running_loop()
+
+    def __del__(self):
+        if self.number % 2:
+            self.loop.call_soon(Litter.collected.append, self.number)
+        else:
+            Litter.tasks.append(self.loop.create_task(remember(self.number)))
+
+
+async def remember(number):
+    Litter.collected.append(number)
+
+
+async def awaited(value):
+    return value
+
+
+def litter(number, threshold):
+    """Leaves more at once than a task is made of, to be collected within so many allocations: also by those that
+    make the task of what it returns."""
+    gc.set_threshold(threshold)
+    for _ in range(3):
+        Litter(number)
+    return awaited(number)
+
+
+async def collected():
+    """Everything that was left."""
+    gc.set_threshold(700)
+    gc.collect()
+    await asyncio.gather(*Litter.tasks)
+    return [Litter.collected.count(number) for number in range(1, 1 + max(Litter.collected))]
 
 
 async def sleep_until_cancelled(word):
