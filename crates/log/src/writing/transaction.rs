@@ -233,6 +233,21 @@ mod tests {
         assert_eq!(last, [false, true]);
     }
 
+    /// While a commit waits for the disk its entries are written, and may be lost still.
+    #[test]
+    fn what_is_written_holds_its_logs_until_the_transaction_is_gone() {
+        let store = Store::memory(Options::default()).unwrap();
+        let log = store.log(b"log").unwrap();
+        let mut transaction = store.transaction(0);
+        transaction.append(&log, b"entry").unwrap();
+        transaction.write(WhoSyncs::Caller).unwrap();
+        assert_eq!(store.reader(&log).entries(&Query::default()).count(), 1);
+        let held = || (store.stats().transactions, log.lock().transactions);
+        assert_eq!(held(), (1, 1));
+        drop(transaction);
+        assert_eq!(held(), (0, 0));
+    }
+
     #[test]
     fn a_log_of_another_store_is_refused_even_if_one_of_the_same_id_is_held() {
         let stores = [(); 2].map(|()| Store::memory(Options::default()).unwrap());
