@@ -10,8 +10,10 @@ use std::time::Duration;
 #[derive(Clone, Debug)]
 pub(crate) enum Number<T> {
     Fits(T),
-    /// As Python writes it, its sign in front.
-    Outside(String),
+    /// As Python writes it, its sign in front. Behind a pointer, because arguments that are a word each are
+    /// handed on in registers.
+    #[allow(clippy::box_collection, reason = "a word")]
+    Outside(Box<String>),
 }
 
 impl<'a, 'py, T: FromPyObject<'a, 'py, Error = PyErr>> FromPyObject<'a, 'py> for Number<T> {
@@ -25,7 +27,8 @@ impl<'a, 'py, T: FromPyObject<'a, 'py, Error = PyErr>> FromPyObject<'a, 'py> for
                 // Python refuses to write thousands of digits.
                 let many =
                     || Ok(if value.lt(0)? { "-(very many digits)" } else { "(very many digits)" }.into());
-                value.str().map_or_else(|_| many(), |text| Ok(text.to_string())).map(Self::Outside)
+                let text = value.str().map_or_else(|_| many(), |text| Ok(text.to_string()));
+                text.map(|text| Self::Outside(Box::new(text)))
             }
             Err(error) => Err(error),
         }
@@ -51,7 +54,7 @@ impl Number<f64> {
     pub(crate) fn seconds(self, name: &str) -> Result<Duration, String> {
         let (found, text) = match self {
             Number::Fits(number) => (Duration::try_from_secs_f64(number).ok(), number.to_string()),
-            Number::Outside(text) => (None, text),
+            Number::Outside(text) => (None, *text),
         };
         found.ok_or_else(|| format!("{name} is {text}: give seconds, 0 or more and finite"))
     }

@@ -323,7 +323,7 @@ fn delay_of(delay: Number<f64>) -> PyResult<f64> {
     let text = match delay {
         Number::Fits(seconds) if !seconds.is_nan() => return Ok(seconds),
         Number::Fits(seconds) => seconds.to_string(),
-        Number::Outside(text) => text,
+        Number::Outside(text) => *text,
     };
     Err(PyValueError::new_err(format!("delay is {text}: give seconds")))
 }
@@ -331,7 +331,7 @@ fn delay_of(delay: Number<f64>) -> PyResult<f64> {
 fn kind_of(number: Number<u8>) -> PyResult<Kind> {
     let (found, text) = match number {
         Number::Fits(number) => (Kind::of(number), number.to_string()),
-        Number::Outside(text) => (None, text),
+        Number::Outside(text) => (None, *text),
     };
     found.ok_or_else(|| PyValueError::new_err(format!("{text} is no kind of event")))
 }

@@ -73,7 +73,7 @@ fn deadline_in(timeout: Number<f64>) -> PyResult<Option<Instant>> {
             Ok(timeout) => return Ok(Instant::now().checked_add(timeout)),
             Err(_) => (seconds > 0.0, seconds.to_string()),
         },
-        Number::Outside(text) => (!text.starts_with('-'), text),
+        Number::Outside(text) => (!text.starts_with('-'), *text),
     };
     if is_long {
         return Ok(None);
