@@ -382,10 +382,18 @@ impl BatchHeader {
         }
     }
 
-    /// The whole batch at the start of `bytes`, if its body's checksum holds too.
+    /// The body of the batch at the start of `bytes`, if its checksum holds, too, and it is made of as many
+    /// frames as the header says.
     pub(crate) fn verified_body<'a>(&self, bytes: &'a [u8]) -> Option<&'a [u8]> {
         let body = bytes.get(self.body_start() as usize..self.length as usize)?;
-        (checksum::crc32c(body) == self.body_checksum).then_some(body)
+        (checksum::crc32c(body) == self.body_checksum && self.counts(body)).then_some(body)
+    }
+
+    /// Whether a body is made of whole frames, as many as the header says.
+    fn counts(&self, body: &[u8]) -> bool {
+        let mut frames = frames(body);
+        let count = frames.by_ref().count();
+        !frames.malformed && count == self.frames as usize
     }
 }
 
@@ -444,7 +452,7 @@ pub(crate) const fn frame_bytes(payload: u64) -> u64 {
 pub(crate) struct Frames<'a> {
     body: &'a [u8],
     at: usize,
-    pub(crate) malformed: bool,
+    malformed: bool,
 }
 
 pub(crate) fn frames(body: &[u8]) -> Frames<'_> {

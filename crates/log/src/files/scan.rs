@@ -1,11 +1,11 @@
 //! Walking a segment's batches: the proof of where a log ends, and what is wrong where it does not go on.
 //!
 //! One walker serves recovery, verification and first reads. A batch is taken if its header and body match
-//! their checksums and its link names the batch before it. Where the walk stops, the [`Stop`] says what
-//! stands there, which logs it touches if that can be known, and where the next whole header begins. In a
-//! compacted segment the walk goes from run to run ([`Runs`]): within a run each link names the batch before,
-//! and the end of the table names the last. Bytes of a file are brought in before they are looked at, so that
-//! an unreadable sector is damage like any other, and no signal.
+//! their checksums, its body is made of whole frames, and its link names the batch before it. Where the walk
+//! stops, the [`Stop`] says what stands there, which logs it touches if that can be known, and where the next
+//! whole header begins. In a compacted segment the walk goes from run to run ([`Runs`]): within a run each
+//! link names the batch before, and the end of the table names the last. Bytes of a file are brought in
+//! before they are looked at, so that an unreadable sector is damage like any other, and no signal.
 
 use crate::error::{Damage, Touched};
 use crate::format::{self, BATCH_HEADER_BYTES, BatchHeader, Link, Seal, SealedAt, SegmentHeader};

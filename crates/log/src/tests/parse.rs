@@ -1,7 +1,9 @@
 //! Parsing, against what was written and against what was broken since.
 
 use super::store::{config, open, os, payload};
-use crate::format::{BatchHeader, SEGMENT_HEADER_BYTES, Seal, SegmentHeader, word32, word64};
+use crate::format::{
+    BATCH_HEADER_BYTES, BatchHeader, SEGMENT_HEADER_BYTES, Seal, SegmentHeader, TOUCHED_BYTES, word32, word64,
+};
 use crate::{Commit, Damage, FramePiece, Kind, OpenError, Piece, Producer, Query, ReadError, Start};
 use crate::{Options, Store, parse, place_of, segment_of};
 use std::collections::BTreeSet;
@@ -270,17 +272,41 @@ fn lengths_that_lie_are_damage_and_never_a_read_past_the_end() {
             assert!(!damage(&pieces(&path)).is_empty());
         }
     }
-    // A frame that claims more than its batch has, in a batch whose checksums were made to fit.
-    let at = starts[1] as usize;
-    let length = word32(&good, at + 4) as usize;
-    let mut bytes = good.clone();
-    bytes[at + 64..at + 68].copy_from_slice(&u32::MAX.to_le_bytes());
-    let body = crc32c::crc32c(&bytes[at + 64..at + length]);
-    bytes[at + 12..at + 16].copy_from_slice(&body.to_le_bytes());
-    let here = seal(&bytes).at(at as u32);
-    BatchHeader::forge(&mut bytes[at..], here);
-    fs::write(&path, bytes).unwrap();
-    assert_eq!(payloads(&frames(&path)).iter().filter(|payload| *payload == b"first").count(), 0);
+}
+
+#[test]
+fn a_batch_that_adds_up_and_is_not_made_of_the_frames_that_it_says_is_damage() {
+    type Lie = fn(&mut [u8]);
+    const FRAMES: usize = 40;
+    const FRAME: usize = (BATCH_HEADER_BYTES + TOUCHED_BYTES) as usize;
+    let lies: [(&str, Lie); 3] = [
+        ("a length beyond the batch", |batch| batch[FRAME..FRAME + 4].fill(0xff)),
+        ("a kind that there is not", |batch| batch[FRAME + 4] = 99),
+        ("another number of frames", |batch| batch[FRAMES] += 1),
+    ];
+    for (what, lie) in lies {
+        let directory = tempfile::tempdir().unwrap();
+        let path = one_segment(directory.path(), &[b"first", b"second"]);
+        let at = *batches(&path).last().unwrap() as usize;
+        change(&path, |bytes| {
+            let (here, length) = (seal(bytes).at(at as u32), word32(bytes, at + 4) as usize);
+            let batch = &mut bytes[at..at + length];
+            lie(batch);
+            let body = crc32c::crc32c(&batch[FRAME..]);
+            batch[12..16].copy_from_slice(&body.to_le_bytes());
+            BatchHeader::forge(batch, here);
+        });
+        assert_eq!(payloads(&frames(&path)), [b"first"], "{what}");
+        let parsed = damage(&pieces(&path));
+        let verified = crate::verify(&Disk::Real, directory.path()).unwrap().damage;
+        let (store, found) = Store::open(&Disk::Real, directory.path(), os()).unwrap();
+        let log = store.find(b"a").unwrap();
+        for told in [parsed, verified, found.damage] {
+            let [damage] = &told[..] else { panic!("{what}: {told:?}") };
+            assert_eq!((place_of(damage.from) as usize, damage.logs.known()), (at, Some(&[log.id()][..])));
+        }
+        assert!(log.is_damaged(), "{what}");
+    }
 }
 
 #[test]
