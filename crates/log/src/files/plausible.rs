@@ -20,6 +20,8 @@ pub(crate) fn is_plausible(frame: &Frame<'_>) -> bool {
         Kind::Data => end.is_some_and(|end| end <= OFFSET_MAX),
         Kind::Create => format::decode_create(frame.payload).is_some_and(|created| branches_off(&created)),
         Kind::Trim => format::decode_trim(frame.payload).is_some_and(|at| at <= frame.offset),
+        Kind::Producer => format::decode_producer(frame.payload).is_some(),
+        Kind::Note => format::decode_notes(frame.payload).is_some(),
         _ => true,
     };
     says && frame.log < ID_END && frame.offset <= OFFSET_MAX

@@ -2,9 +2,10 @@
 //! what is put back is found again.
 
 use super::store::{append, config, content, payload};
+use crate::format::BATCH_HEADER_BYTES;
 use crate::{
-    Attached, CommitError, Durability, Offset, Options, Query, ReadError, Recovered, Start, Store, Touched,
-    verify,
+    Attached, CommitError, Durability, Offset, Options, Purge, Query, ReadError, Recovered, Start, Store,
+    Touched, place_of, verify,
 };
 use std::fs;
 use std::path::Path;
@@ -433,6 +434,29 @@ fn a_lost_creation_keeps_its_name_from_being_taken() {
         Err(CommitError::Damaged(_))
     ));
     assert_eq!(content(&store, b"later"), b"early and late", "the others are served");
+}
+
+/// What was purged says where the log ended by then.
+#[test]
+fn a_log_whose_end_is_lost_and_purged_begins_no_later_than_it_ends() {
+    let directory = tempfile::tempdir().unwrap();
+    let (store, _) = open(directory.path());
+    let (log, _) = store.create(b"log", &config(), None, &payload(b"early"), None).unwrap();
+    let lost = place_of(store.staged_end()) as usize;
+    append(&store, b"log", b" and lost");
+    store.trim(&log, 14, 0).unwrap();
+    drop((store, log));
+    let path = segment(directory.path(), 1);
+    let mut bytes = fs::read(&path).unwrap();
+    bytes[lost..lost + BATCH_HEADER_BYTES as usize].fill(0);
+    fs::write(&path, bytes).unwrap();
+    let (store, report) = open(directory.path());
+    assert_eq!(report.damage.len(), 1, "{report:?}");
+    let state = store.find(b"log").unwrap().visible().unwrap();
+    assert_eq!((state.first, state.tail), (14, 14));
+    assert!(refused(&store, b"log"));
+    let purge = Purge { log: Some(b"log"), destroy: true, ..Purge::default() };
+    assert_eq!(store.purge(&purge).unwrap()[0].bytes, 0);
 }
 
 #[test]

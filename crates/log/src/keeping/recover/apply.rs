@@ -27,6 +27,8 @@ struct LogChanges<'a> {
     notes: format::NoteList<'a>,
     close: bool,
     trim: Option<Offset>,
+    /// Where the log ended when it was trimmed.
+    trimmed_at: Offset,
     places: Option<Places<'a>>,
     delete: bool,
 }
@@ -48,6 +50,10 @@ impl Recovery {
             });
             let one = &mut gathered[number];
             match frame.kind {
+                // A log's entries follow each other.
+                Kind::Data if one.first.is_some_and(|first| first + one.bytes != frame.offset) => {
+                    self.disbelieve(segment, batch, &frame);
+                }
                 Kind::Data => {
                     self.times.note(frame.time);
                     one.first.get_or_insert(frame.offset);
@@ -57,7 +63,9 @@ impl Recovery {
                 Kind::Producer => one.producer = format::decode_producer(frame.payload),
                 Kind::WriterSeq => one.writer_seq = Some(frame.payload),
                 Kind::Note => one.notes = format::decode_notes(frame.payload).unwrap_or_default(),
-                Kind::Trim => one.trim = format::decode_trim(frame.payload),
+                Kind::Trim => {
+                    (one.trim, one.trimmed_at) = (format::decode_trim(frame.payload), frame.offset);
+                }
                 // Only what replay never comes to is compacted; see `replay`. And what stands for nothing
                 // says nothing.
                 Kind::Gone => {}
@@ -178,21 +186,30 @@ impl Recovery {
         if end <= inner.last {
             return;
         }
-        let offset = one.first.unwrap_or(inner.tail);
+        let offset = one.first.unwrap_or(inner.tail.max(one.trimmed_at));
         if one.first == Some(inner.tail) {
             // Nothing of it is missing, and what takes payload was neither closed nor deleted.
             self.suspects.remove(&one.log);
         }
-        if offset != inner.tail
-            && let Some(gap) = self.report.damage.last()
-        {
-            inner.note_damage(|| gap.clone());
+        if offset != inner.tail {
+            // What lies in between is missing. Where nothing is known to be, or it was there, the batch says
+            // what cannot be.
+            let gap = self.report.damage.last().filter(|_| offset > inner.tail).cloned();
+            let damage = gap.unwrap_or_else(|| {
+                let damage = batch.damage(segment::file_name(segment), segment, one.log);
+                self.report.damage.push(damage.clone());
+                damage
+            });
+            inner.note_damage(|| damage);
         }
+        // No offset is given out twice, and none is purged before it was.
+        let (offset, bytes) = if offset < inner.tail { (inner.tail, 0) } else { (offset, one.bytes) };
+        let trim = one.trim.map(|first| first.min(offset + bytes));
         inner.stage(&Change {
             extent: Extent {
                 position: position(segment, batch.place),
                 offset,
-                length: u32::try_from(one.bytes).unwrap_or(u32::MAX),
+                length: u32::try_from(bytes).unwrap_or(u32::MAX),
                 span: batch.header.length,
                 places: 0,
             },
@@ -201,7 +218,7 @@ impl Recovery {
             writer_seq: one.writer_seq,
             notes: &one.notes,
             close: one.close,
-            trim: one.trim,
+            trim,
             end,
             time: batch.header.time,
         });
