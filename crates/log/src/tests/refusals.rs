@@ -6,7 +6,7 @@ use crate::format::SegmentHeader;
 use crate::segment::{NUMBER_MAX, Segment, next_number};
 use crate::{
     Attached, Commit, CommitError, Config, Durability, Fork, Log, OpenError, Options, Place, Purge, Query,
-    ReadError, Store,
+    ReadError, Receipt, Store,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -91,6 +91,15 @@ fn nobody_waits_for_a_ticket_that_no_commit_has() {
     // What is there from before needs no commit of this process.
     let kept = store.append_all(&store.log(b"a").unwrap(), &[], 3).unwrap();
     assert!(kept.ticket <= last && store.persist(kept.ticket).is_ok());
+}
+
+#[test]
+fn what_need_not_be_waited_for_has_no_ticket() {
+    let store = Store::memory(small()).unwrap();
+    let log = store.log(b"a").unwrap();
+    let receipt = |first, next| Ok(Receipt { ticket: 0, first, next });
+    assert_eq!(store.append(&log, b"entry", 1), receipt(0, 5));
+    assert_eq!(store.append_all(&log, &[], 1), receipt(5, 5));
 }
 
 #[test]

@@ -94,13 +94,13 @@ impl Store {
         self.shared.owns(&inner)?;
         let mut part = LogPart::of(log, inner)?;
         if encoded.is_empty() {
-            return Ok(Receipt { ticket: part.inner.last, first: part.first, next: part.end });
+            return Ok(self.shared.receipt(part.inner.last, part.first, part.end));
         }
         part.end += bytes;
         encoded.settle(|_| part.begins());
         let mut parts = [part];
         let (placed, moved) = self.shared.write_parts(&mut parts, &encoded, WhoSyncs::Committer)?;
-        let receipt = self.shared.receipt(placed, parts[0].first, parts[0].end);
+        let receipt = self.shared.receipt(placed.end, parts[0].first, parts[0].end);
         drop(parts);
         self.shared.tell_moved(moved);
         Ok(receipt)

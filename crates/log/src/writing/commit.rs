@@ -405,12 +405,13 @@ impl Shared {
             ..Change::payload(&placed, first..next, batch.said(&places), commit.time)
         };
         let tell = self.apply(log, inner, &change, &seen);
-        Ok((self.receipt(placed, first, next), tell))
+        Ok((self.receipt(placed.end, first, next), tell))
     }
 
-    /// The commit's receipt, with a ticket where the caller can wait until it is durable.
-    pub(crate) fn receipt(&self, placed: Placed, first: Offset, next: Offset) -> Receipt {
-        let ticket = if self.options.durability == Durability::Sync { placed.end } else { 0 };
+    /// The receipt of a commit that ends at a position, with a ticket where the caller can wait until it is
+    /// durable.
+    pub(crate) fn receipt(&self, end: Position, first: Offset, next: Offset) -> Receipt {
+        let ticket = if self.options.durability == Durability::Sync { end } else { 0 };
         Receipt { ticket, first, next }
     }
 }

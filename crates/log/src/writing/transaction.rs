@@ -171,7 +171,7 @@ impl Transaction<'_> {
         }
         self.encoded.settle(|place| parts[place].begins());
         let (placed, moved) = shared.write_parts(&mut parts, &self.encoded, who_syncs)?;
-        let receipt = shared.receipt(placed, parts[self.last].first, parts[self.last].end);
+        let receipt = shared.receipt(placed.end, parts[self.last].first, parts[self.last].end);
         drop(parts);
         shared.tell_moved(moved);
         Ok(receipt)
