@@ -23,12 +23,13 @@ pub struct ServerOptions {
     pub frame_bytes_max: u32,
     /// The largest ring a client may ask for, in bytes, each way.
     pub ring_bytes_max: u32,
-    /// Clients at once. More wait to be accepted.
+    /// Clients at once. More wait to be accepted. One for which the process has no descriptor left is told
+    /// that it is [`Overloaded`](thalweg_wire::fault::Fault::Overloaded), which is safe to repeat.
     pub clients_max: u32,
     /// How long a client that connected may take to say what it speaks: a hello, or the first length of plain
     /// frames. One that has said only a part of it by then is disconnected. One that has said nothing may be
     /// a plain client without a request yet: it stays until its place is needed, by a client that waits
-    /// because of `clients_max` or for want of a descriptor.
+    /// because of `clients_max`, or for which there is no descriptor.
     pub hello_within: Duration,
     /// Calls of one connection that have begun and not ended; on a plain one also those whose answers wait
     /// for their turn. A connection at this bound is not read from.

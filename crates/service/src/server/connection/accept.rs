@@ -1,8 +1,8 @@
 //! Accepting clients.
 //!
-//! Over the bound of clients, and while the process has no descriptor left, the server accepts none: new
-//! clients wait in the kernel's queue, and are accepted when another client leaves. Only other users are
-//! turned away, where this one alone may connect: they are told so at once and take no place.
+//! Over the bound of clients the server accepts none: new clients wait in the kernel's queue, and are
+//! accepted when another client leaves. Those are turned away that come while the process has no descriptor
+//! left, and other users where this one alone may connect: they are told why at once, and take no place.
 //!
 //! A client that connected and says nothing keeps its place only as long as nobody else needs it, once
 //! [`hello_within`](crate::ServerOptions::hello_within) is over: it may be a plain one without a request yet.
@@ -48,15 +48,24 @@ impl Engine {
             return;
         }
         let Some(listener) = core.descriptor(source.key) else { return };
-        let mut came = Vec::new();
-        let accepted = source.acceptor.accept(listener, limit, |connection| came.push(connection));
-        self.statistics.reads += came.len() as u64;
-        let (key, shared_only) = (source.key, source.shared_only);
+        let (key, shared_only, same_user_only) =
+            (source.key, source.shared_only, self.options.same_user_only);
+        let is_stranger = |connection: BorrowedFd<'_>| {
+            same_user_only && !thalweg_transport::same_user(connection).unwrap_or(false)
+        };
+        let (mut came, mut shed) = (Vec::new(), 0);
+        let admit = |connection| came.push(connection);
+        let accepted = source.acceptor.accept_or(listener, limit, admit, &mut |connection| {
+            shed += 1;
+            let is_stranger = is_stranger(connection);
+            turn_away(connection, if is_stranger { Fault::PermissionDenied } else { Fault::Overloaded });
+        });
+        self.statistics.reads += came.len() as u64 + shed;
+        self.statistics.writes += shed;
         for connection in came {
-            let stranger = self.options.same_user_only
-                && !thalweg_transport::same_user(connection.as_fd()).unwrap_or(false);
-            if stranger {
-                self.turn_stranger_away(connection.as_fd());
+            if is_stranger(connection.as_fd()) {
+                self.statistics.writes += 1;
+                turn_away(connection.as_fd(), Fault::PermissionDenied);
                 continue;
             }
             let entry = Entry::Client(Client::new(shared_only));
@@ -66,7 +75,7 @@ impl Engine {
             }
         }
         let (lacks_descriptors, is_stuck) = match accepted {
-            Ok(accepted) => (accepted.shed > 0 || accepted.exhausted, accepted.exhausted),
+            Ok(accepted) => (shed > 0 || accepted.exhausted, accepted.exhausted),
             // Any other error of a listener is unlikely to be gone at once either.
             Err(_) => (false, true),
         };
@@ -110,15 +119,6 @@ impl Engine {
         silent.inspect(|key| self.lose(core, collector, *key)).is_some()
     }
 
-    /// Tells a client of another user that it may not connect, and nothing about the service.
-    fn turn_stranger_away(&mut self, connection: BorrowedFd<'_>) {
-        let fault = Fault::PermissionDenied as u16;
-        let welcome = Welcome { version: VERSION, fault, ring_bytes: 0, credit: 0, schema: [0; 32] };
-        self.statistics.writes += 1;
-        // Nothing was sent on this socket before, so there is room, unless its client is gone.
-        let _ = thalweg_transport::write(connection, &welcome.encode());
-    }
-
     /// Accepts from a listener again.
     pub(crate) fn listen(&self, core: &mut ServerCore, index: usize) {
         if let Some(source) = self.sources.get(index) {
@@ -132,6 +132,14 @@ impl Engine {
             (0..self.sources.len()).for_each(|index| self.listen(core, index));
         }
     }
+}
+
+/// Tells a client why it is not taken, whatever it speaks, and nothing about the service.
+fn turn_away(connection: BorrowedFd<'_>, fault: Fault) {
+    let welcome =
+        Welcome { version: VERSION, fault: fault as u16, ring_bytes: 0, credit: 0, schema: [0; 32] };
+    // Nothing was sent on this socket before, so there is room, unless its client is gone.
+    let _ = thalweg_transport::write(connection, &welcome.encode());
 }
 
 /// Whether something came of a client that was not read yet.
