@@ -323,6 +323,28 @@ await check("a job that throws before its promise is there leaves its fork", asy
   await next;
 });
 
+await check("a call that is ordered as another begins comes behind it", async () => {
+  for (const access of ["read", "write"] as const) {
+    const forks = new Forks();
+    const steps: string[] = [];
+    let inner: Promise<void> | undefined;
+    await forks.order({ access: "write", fork: "a" }, async () => {
+      inner = forks.order({ access, fork: "a" }, async () => void steps.push(access));
+      await new Promise((resolve) => setImmediate(resolve));
+      steps.push("over");
+    });
+    await inner;
+    deepStrictEqual(steps, ["over", access]);
+  }
+});
+
+await check("an error without words is told by its name", async () => {
+  const wordless: EchoHandler = { ...service, async put() { throw new RangeError(); } };
+  const request = echo.encodeRequest({ tag: "EchoPut", value: { fork: "a", value: Uint8Array.of() } });
+  const [answer] = await carry(request, wordless);
+  deepStrictEqual(echo.decodeResponse(answer as Uint8Array).value, { message: "RangeError" });
+});
+
 await check("a stream whose item cannot be written lets go of what it holds", async () => {
   let held = 0;
   const wrong: EchoHandler = {

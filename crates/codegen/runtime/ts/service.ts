@@ -87,21 +87,26 @@ export class Forks {
     const fork = this.#forks.get(key) ?? { write: Promise.resolve(), reads: new Set(), users: 0 };
     this.#forks.set(key, fork);
     const before = access.access === "read" ? [fork.write] : [fork.write, ...fork.reads];
-    const running = fork.users++ === 0 ? begin() : Promise.all(before).then(() => {
-      signal?.throwIfAborted();
-      return begin();
+    // It takes its place before it begins, since what it begins may order a call of the same fork at once.
+    let leave = (): void => {};
+    const over = new Promise<void>((resolve) => {
+      leave = () => {
+        fork.reads.delete(over);
+        if (--fork.users === 0) this.#forks.delete(key);
+        resolve();
+      };
     });
-    const leave = (): void => {
-      fork.reads.delete(over);
-      if (--fork.users === 0) this.#forks.delete(key);
-    };
-    const over: Promise<void> = running.then(leave, leave);
     if (access.access === "read") {
       fork.reads.add(over);
     } else {
       fork.write = over;
       fork.reads = new Set();
     }
+    const running = fork.users++ === 0 ? begin() : Promise.all(before).then(() => {
+      signal?.throwIfAborted();
+      return begin();
+    });
+    running.then(leave, leave);
     return running;
   }
 }
@@ -118,7 +123,8 @@ function nameOf(fork: Access["fork"]): string {
 /** An error's frame. */
 export function errorFrame(tag: string, error: unknown): Uint8Array {
   // A lone surrogate, which UTF-8 cannot hold, becomes U+FFFD: the client is to have the rest of the words.
-  const message = decoder.decode(encoder.encode(String(error instanceof Error ? error.message : error)));
+  const words = error instanceof Error ? error.message || error.name : error;
+  const message = decoder.decode(encoder.encode(String(words)));
   const writer = new Writer();
   writer.response(tag);
   writer.fields(1, { message });
