@@ -196,7 +196,8 @@ struct thalweg_call_options {
 };
 
 /**
- * What came of a call. What it points to is lent until the next function is called with this client.
+ * What came of a call. What it points to is lent until the next function is called with this client, other
+ * than `thalweg_client_grant` and `thalweg_client_state_of`.
  */
 struct thalweg_event {
   /**

@@ -35,7 +35,8 @@ pub enum ThalwegEventKind {
     Failed = 3,
 }
 
-/// What came of a call. What it points to is lent until the next function is called with this client.
+/// What came of a call. What it points to is lent until the next function is called with this client, other
+/// than `thalweg_client_grant` and `thalweg_client_state_of`.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct ThalwegEvent {

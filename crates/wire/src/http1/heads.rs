@@ -23,9 +23,11 @@ const KEPT_OF_OTHERS: u8 = 16;
 /// ```
 /// use thalweg_wire::http1::{HeadParser, Heads, Limits};
 ///
-/// let (mut heads, mut parser) = (Heads::new(Limits::default()), HeadParser::default()); for _ in 0..2 { let
-/// head = heads.parse(7, &mut parser, b"GET /v1/stream/a HTTP/1.1\r\nHost: here\r\n\r\n").unwrap().unwrap();
-/// assert_eq!(head.path, "/v1/stream/a"); }
+/// let (mut heads, mut parser) = (Heads::new(Limits::default()), HeadParser::default());
+/// for _ in 0..2 {
+///     let head = heads.parse(7, &mut parser, b"GET /v1/stream/a HTTP/1.1\r\nHost: here\r\n\r\n");
+///     assert_eq!(head.unwrap().unwrap().path, "/v1/stream/a");
+/// }
 /// ```
 #[derive(Clone, Debug)]
 pub struct Heads {
