@@ -80,12 +80,13 @@ impl State {
                     let fork = Fork::new(log, receipt.ticket, moment, parent.rooted());
                     let fork = Arc::new(fork.of_past(past));
                     fork.begins_at(self.begin_of(&images, &fork));
-                    self.note_due(&fork, at);
                     let show = || drop(shared.forks.write().insert(id, fork.clone()));
                     match receipt.ticket {
                         0 => show(),
                         ticket => shared.durable.note(ticket, fork.clone(), show),
                     }
+                    // Not before: a thread that looks at the set finds the fork.
+                    self.note_due(&fork, at);
                     return Ok((id, Receipt { first: at, next: at, ..receipt }));
                 }
             }

@@ -2,8 +2,8 @@
 //!
 //! *Invariant*: a fork whose replay would read [`Options::image_bytes`] or more, or would need an image that
 //! cannot be read, is in the set, from shortly after the change that makes it due. A fork is removed with the
-//! set locked, and only if it is not due even with the commits on their way: a commit is published before its
-//! fork is added, so none is missed.
+//! set locked, and only if it is gone, or not due even with the commits on their way. A fork, and each
+//! commit, is published before the fork is added, so none is missed.
 //!
 //! *Checked by* `tests/images.rs` and `tests/damaged_images.rs`.
 //!

@@ -358,6 +358,39 @@ fn a_fork_of_a_state_before_an_image_of_its_parent_is_due_as_after_a_start() {
     assert_eq!((state.maintain(4).unwrap(), state.is_due()), (1, false));
 }
 
+/// Housekeeping may look while a fork is being made.
+#[test]
+fn a_fork_that_is_due_when_it_is_made_is_found_whoever_looks_meanwhile() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = on_disk(directory.path(), Durability::Sync);
+    let state = State::open(&store, "s", Options { image_bytes: 1_000, ..Options::default() }).unwrap();
+    let main = state.main();
+    let grow = |n: usize| state.write(main, &put("a", &"x".repeat(n)), 1).unwrap();
+    let await_durable = |ticket| {
+        while !state.is_durable(ticket).unwrap() {
+            std::thread::yield_now();
+        }
+    };
+    let (past, last) = (grow(2_000).next, grow(100));
+    await_durable(last.ticket);
+    assert_eq!((state.maintain(2).unwrap(), state.is_due()), (1, false));
+    let still = state.shared.durable.stand_still();
+    std::thread::scope(|scope| {
+        let made = scope.spawn(|| state.fork_at(main, past, 3).unwrap());
+        while state.shared.branches.lock().is_empty() {
+            std::thread::yield_now();
+        }
+        // The fork is in the store, and no other call finds it yet.
+        for _ in 0..1_000 {
+            assert!(!state.is_due());
+            std::thread::yield_now();
+        }
+        drop(still);
+        await_durable(made.join().unwrap().1.ticket);
+    });
+    assert!(state.is_due());
+}
+
 #[test]
 fn an_image_looks_at_no_fork_that_branched_off_before_the_last_one() {
     let store = memory();
