@@ -316,9 +316,11 @@ impl Fork {
 
     /// Whether freeing it takes long, once it is dropped.
     pub(crate) fn is_large(&self) -> bool {
+        let rooted = self.rooted();
         let views = self.views.lock();
         let last = views.last.as_ref().map(|moment| &moment.map);
-        last.into_iter().chain(self.past.as_deref()).any(|map| map.len() > LARGE_KEYS)
+        let rooted = rooted.as_deref().map(|(map, _)| map);
+        last.into_iter().chain(rooted).chain(self.past.as_deref()).any(|map| map.len() > LARGE_KEYS)
     }
 
     /// Advances the committed view: everything up to a ticket is durable. Returns the states before for the

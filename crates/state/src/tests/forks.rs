@@ -111,9 +111,14 @@ fn a_large_fork_is_let_go_of_in_the_background_where_its_drop_is_durable_at_once
     let then = state.write(fork, &large("then"), 1).unwrap().next;
     state.write(fork, &large("now"), 2).unwrap();
     let (past, _) = state.fork_at(fork, then, 3).unwrap();
-    let holds = [held(fork), held(past)];
-    let none = (0..=LARGE_KEYS).map(|n| Change::Delete(n.to_string().into())).collect();
-    state.write(past, &none, 4).unwrap();
+    let (rooted, _) = state.fork(fork, 4).unwrap();
+    state.write(rooted, &large("rooted"), 4).unwrap();
+    state.root(rooted, View::Pending).unwrap();
+    let holds = [held(fork), held(past), held(rooted)];
+    let none: Changes = (0..=LARGE_KEYS).map(|n| Change::Delete(n.to_string().into())).collect();
+    for fork in [past, rooted] {
+        state.write(fork, &none, 4).unwrap();
+    }
     // What waits to be let go of waits for this.
     let (go, may_go) = channel::<()>();
     let (begun, is_begun) = channel();
@@ -122,11 +127,12 @@ fn a_large_fork_is_let_go_of_in_the_background_where_its_drop_is_durable_at_once
         may_go.recv().unwrap();
     })));
     is_begun.recv().unwrap();
-    state.drop_fork(past, 5).unwrap();
-    state.drop_fork(fork, 5).unwrap();
+    for fork in [past, rooted, fork] {
+        state.drop_fork(fork, 5).unwrap();
+    }
     let is_held = holds.each_ref().map(|value| value.strong_count() > 0);
     go.send(()).unwrap();
-    assert_eq!(is_held, [true, true], "let go of by the caller");
+    assert_eq!(is_held, [true; 3], "let go of by the caller");
     while holds.iter().any(|value| value.strong_count() > 0) {
         std::thread::yield_now();
     }
