@@ -120,7 +120,10 @@ pub(crate) fn read(exchange: &Exchange, input: Vec<u8>, body: Range<usize>) -> R
     if let Some(wrong) = wrong {
         return Err(bad(wrong));
     }
-    if let Some(said) = for_all.filter(|_| !came_as_batch && parts.iter().all(Option::is_none)) {
+    if let Some(said) = for_all {
+        if came_as_batch {
+            return Err(bad("an error of no call among the answers"));
+        }
         // Nothing of it was carried out.
         parts.fill(Some(Part::Failed(said)));
         return Ok(Answers { text, parts });
@@ -212,6 +215,25 @@ mod tests {
             assert_eq!((failure.fault, failure.detail.as_str()), (Fault::BadAnswer, "no UTF-8"));
             let failure = read_none(text, range).unwrap_err();
             assert_eq!((failure.fault, failure.detail.as_str()), (Fault::BadAnswer, "no UTF-8"));
+        }
+    }
+
+    #[test]
+    fn among_the_answers_to_a_batch_is_none_but_of_its_calls() {
+        let resolved = ResolvedUrl::of("http://127.0.0.1:1/x", None).unwrap();
+        let ask = Ask { calls: &[("m", "")], is_batch: true, ..Ask::default() };
+        let exchange = Exchange::new(CallId::from_number(1), 1, &resolved, &ask, None, Vec::new()).unwrap();
+        let failed = br#"{"jsonrpc":"2.0","error":{"code":-32600,"message":"none"},"id":null}"#;
+        let read = |body: &[&[u8]]| {
+            let (text, range) = input(HEAD, &body.concat(), b"");
+            read(&exchange, text, range)
+        };
+        assert_eq!(read(&[b"[", ONE, b"]"]).unwrap().one().unwrap(), r#""\u00e4""#);
+        assert!(matches!(read(&[failed]).unwrap().one(), Err(Error::Remote(said)) if said.code == -32600));
+        for body in
+            [&[b"[", ONE, b",", failed, b"]"][..], &[b"[", failed, b"]"], &[b"[", ONE, b",", ONE, b"]"]]
+        {
+            assert_eq!(read(body).unwrap_err().fault, Fault::BadAnswer);
         }
     }
 
