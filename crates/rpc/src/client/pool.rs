@@ -173,6 +173,10 @@ impl Pool {
                     self.drop_connection(index);
                 }
                 let Some(mut exchange) = exchange else { return Some(now) };
+                if served > 0 && untouched {
+                    // The server had closed it by the time it was to be used again.
+                    self.statistics.reused -= 1;
+                }
                 // A connection that had served before may have been closed for its age; a new one has no such
                 // excuse.
                 let may_repeat = served > 0 && !exchange.is_again && (untouched || exchange.is_idempotent);

@@ -248,6 +248,34 @@ fn an_address_that_says_nothing_has_its_share_of_the_deadline_and_is_not_tried_f
     }
 }
 
+/// However recently it was used: it is not looked at then, and the write finds it.
+#[test]
+fn a_connection_that_the_server_had_closed_is_not_counted_as_reused() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (mut pool, target) = pool_of(&[listener.local_addr().unwrap()], Options::default());
+    let (close, may_close) = std::sync::mpsc::channel();
+    let server = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        assert!(answers_one(&mut stream));
+        may_close.recv().unwrap();
+        // With a reset nothing can be written any more.
+        socket::close_abruptly(stream.as_fd()).unwrap();
+        drop(stream);
+        let (mut stream, _) = listener.accept().unwrap();
+        assert!(answers_one(&mut stream));
+        stream
+    });
+    assert_eq!(answer(&mut pool, target, false).unwrap().one().unwrap(), "1");
+    close.send(()).unwrap();
+    let connection = &mut pool.connections[0];
+    assert!(socket::wait(connection.socket(), false, Some(Duration::from_secs(60))).unwrap().readable);
+    connection.idle_since = Instant::now() + Duration::from_secs(60);
+    assert_eq!(answer(&mut pool, target, false).unwrap().one().unwrap(), "1");
+    let told = pool.statistics();
+    assert_eq!((told.opened, told.closed, told.reused, told.retried), (2, 1, 0, 1));
+    server.join().unwrap();
+}
+
 #[test]
 fn every_address_is_named_where_nobody_answers() {
     let (one, other) = (closed(), closed());
