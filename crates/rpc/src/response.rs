@@ -268,6 +268,8 @@ fn float(
         _ if is_nan => "\"NaN\"".to_owned(),
         f64::INFINITY => "\"Infinity\"".to_owned(),
         f64::NEG_INFINITY => "\"-Infinity\"".to_owned(),
+        // As an integer it would have no sign.
+        0.0 if number.is_sign_negative() => "-0.0".to_owned(),
         _ => {
             let mut text = String::new();
             let is_handy = number == 0.0 || (1e-5..INTEGERS_END).contains(&number.abs());

@@ -160,9 +160,10 @@ fn bytes_are_read_through_their_escapes() {
     assert_eq!(back(&plan, &same(&plan, Params::Names(&text)).unwrap()), example());
 }
 
-/// A client that keeps long integers exact knows them by their digits.
+/// A client that keeps long integers exact knows them by their digits; and one that has integers has no
+/// negative zero among them.
 #[test]
-fn a_float_that_a_client_might_take_for_a_long_integer_is_written_with_an_exponent() {
+fn a_float_that_would_be_another_as_an_integer_is_written_as_none() {
     let plan = plan();
     let method = &plan.methods[1];
     for (number, written) in [
@@ -170,6 +171,8 @@ fn a_float_that_a_client_might_take_for_a_long_integer_is_written_with_an_expone
         (9_007_199_254_740_992.0, "9.007199254740992e15"),
         (-9_007_199_254_740_994.0, "-9.007199254740994e15"),
         (1e16, "1e16"),
+        (0.0, "0"),
+        (-0.0, "-0.0"),
     ] {
         let mut frame = b"\x92\xb0AllPointResponse\x82\xa1a".to_vec();
         write::f32(&mut frame, &1.0);
