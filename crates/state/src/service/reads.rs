@@ -212,7 +212,7 @@ impl Core {
     fn recalled(&self, fork: u64, offset: Offset) -> Result<(Map, Position), Refusal> {
         let state = self.open()?;
         if let Some(map) = self.page_cache.recall(fork, offset) {
-            // The fork may have been dropped since, or its history trimmed.
+            // The fork may have been dropped since. If what led there was trimmed, the pages go on.
             return Ok((map, state.ticket_at(fork, offset)?));
         }
         Ok(state.at(fork, offset)?)
