@@ -145,6 +145,45 @@ class Close(StoreCase):
             self.store = self.open()
             first.join()
 
+    def test_garbage_that_closes_it_while_a_refusal_is_made_waits_for_nobody(self):
+        said = python(
+            """if True:
+                import gc, sys, thalweg
+
+                class Closes:
+                    def __init__(self, store):
+                        self.itself, self.store = self, store
+
+                    def __del__(self):
+                        self.store.close()
+
+                def over(store):
+                    transaction = store.transaction()
+                    transaction.abort()
+                    return transaction.commit
+
+                own, attached = {"durability": "os"}, {"read_only": True}
+                refusals = (own, lambda store: lambda: store.log("")), (own, over), (attached, lambda store: store.flush)
+                for words, refusal in refusals:
+                    # In Python 3.11 it is collected while an object is made: by each of them in its turn.
+                    for threshold in range(1, 30):
+                        store = thalweg.open(sys.argv[1], **words)
+                        refused = refusal(store)
+                        gc.collect()
+                        Closes(store)
+                        gc.set_threshold(threshold)
+                        try:
+                            refused()
+                        except thalweg.Error as error:
+                            said = error.code
+                        gc.set_threshold(700)
+                        store.close()
+                    print(said)
+            """,
+            str(self.path.with_name("another")),
+        )
+        self.assertEqual(said.split(), ["BAD_NAME", "TRANSACTION_OVER", "READ_ONLY"])
+
     def test_threads_that_read_and_append_meanwhile_are_told(self):
         self.fill(1000)
         outcomes = []

@@ -96,7 +96,10 @@ fn sleep<T, F: Follower>(
 ) -> PyResult<bool> {
     let shared = seat.shared();
     let in_use = shared.enter()?;
-    let following = seat.with(|sits| who(sits).clone())?;
+    let Some(following) = seat.try_with(|sits| who(sits).clone()) else {
+        drop(in_use);
+        return Err(shared.over());
+    };
     let maps = in_use.maps();
     Ok(py.detach(move || {
         // It has looked just now, so only once it is declared asleep; whatever woke it then, a signal

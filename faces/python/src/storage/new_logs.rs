@@ -43,8 +43,9 @@ pub(crate) struct NewLogs {
 }
 
 impl NewLogs {
-    pub(crate) fn new(shared: &Arc<Shared>, new_logs: thalweg_log::NewLogs) -> PyResult<NewLogs> {
-        Ok(NewLogs { seat: shared.seat(Listener { new_logs, came: None })? })
+    /// `None` in a store that is closed.
+    pub(crate) fn new(shared: &Arc<Shared>, new_logs: thalweg_log::NewLogs) -> Option<NewLogs> {
+        Some(NewLogs { seat: shared.try_seat(Listener { new_logs, came: None })? })
     }
 }
 

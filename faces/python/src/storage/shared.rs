@@ -5,6 +5,10 @@
 //! store. A walk through it has a *seat*, which closing empties. A wait for the disk or for an entry has the
 //! store *in use*: closing wakes it and waits for it. Handles that are left say that the store is closed.
 //!
+//! While a thread that holds the interpreter's lock has the store in use, nothing of Python's runs, and no
+//! exception is made: that may collect garbage, and a finalizer that closes the store would wait for the
+//! thread that it runs in.
+//!
 //! After a fork the child has the maps and none of the threads. Its handles say so, and its copy of the store
 //! is never dropped: it is the parent's to close.
 
@@ -151,7 +155,7 @@ impl Shared {
         self.ours().and_then(|store| store.with(task)).ok_or_else(|| self.over())
     }
 
-    /// The store for a call that may take its time without the interpreter's lock.
+    /// The store for a call that may take its time without the interpreter's lock. It must not call Python.
     pub(crate) fn enter(&self) -> PyResult<InUse<AnyStore>> {
         let in_use = self.ours().and_then(|store| store.enter(|open| open.opened.clone()));
         in_use.ok_or_else(|| self.over())
@@ -159,13 +163,18 @@ impl Shared {
 
     /// The same for what only the process that writes the store can do.
     pub(crate) fn enter_own(&self) -> PyResult<InUse<Store>> {
-        self.enter()?.try_map(|opened| opened.own().cloned().ok_or_else(read_only))
+        self.enter()?.try_map(|opened| opened.own().cloned().ok_or(())).map_err(|()| read_only())
     }
 
     /// Gives a walk a seat, from which closing the store takes it. In a store that was closed meanwhile it
     /// gets none.
     pub(crate) fn seat<T: Occupant + 'static>(self: &Arc<Self>, walker: T) -> PyResult<Arc<Seat<T>>> {
-        self.with(|_| {
+        self.try_seat(walker).ok_or_else(|| self.over())
+    }
+
+    /// The same, for a caller that has the store in use.
+    pub(crate) fn try_seat<T: Occupant + 'static>(self: &Arc<Self>, walker: T) -> Option<Arc<Seat<T>>> {
+        self.ours()?.with(|_| {
             let mut seats = self.seats.lock();
             let place = seats.free.pop().unwrap_or(seats.places.len());
             let seat = Arc::new(Seat { walker: Mutex::new(Some(walker)), place, shared: self.clone() });

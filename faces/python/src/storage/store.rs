@@ -107,13 +107,14 @@ impl Store {
     /// The log of that name, made if there is none. A store that is only read has those that are there.
     fn log(&self, py: Python<'_>, name: &str) -> PyResult<Log> {
         let in_use = self.shared.enter()?;
-        let found = py.detach(move || match in_use.own() {
-            Some(store) => {
-                store.log(name.as_bytes()).map(Some).map_err(|error| error::commit(&error, Some(name)))
-            }
-            None => in_use.find(name.as_bytes()).map_err(|error| error::read(&error, Some(name))),
-        });
-        match found? {
+        let found = if in_use.own().is_some() {
+            let made = py.detach(move || in_use.own().map(|store| store.log(name.as_bytes())).transpose());
+            made.map_err(|error| error::commit(&error, Some(name)))?
+        } else {
+            let found = py.detach(move || in_use.find(name.as_bytes()));
+            found.map_err(|error| error::read(&error, Some(name)))?
+        };
+        match found {
             Some(log) => Ok(Log::new(self.shared.clone(), log)),
             None => Err(error::failure("NO_LOG", format!("the store has no log {name:?}"))),
         }
@@ -122,10 +123,9 @@ impl Store {
     /// Names of the logs there are, in order.
     fn logs(&self, py: Python<'_>) -> PyResult<Vec<String>> {
         let in_use = self.shared.enter()?;
-        py.detach(move || {
-            let logs = in_use.logs().map_err(|error| error::read(&error, None))?;
-            Ok(logs.iter().map(|log| String::from_utf8_lossy(log.name()).into_owned()).collect())
-        })
+        let name = |log: &Arc<thalweg_log::Log>| String::from_utf8_lossy(log.name()).into_owned();
+        let names = py.detach(move || in_use.logs().map(|logs| logs.iter().map(name).collect()));
+        names.map_err(|error| error::read(&error, None))
     }
 
     /// Hears of logs as they become visible: of those to come, and with `existing=True` of those there are as
@@ -133,9 +133,10 @@ impl Store {
     #[pyo3(signature = (*, existing=false))]
     fn new_logs(&self, py: Python<'_>, existing: bool) -> PyResult<NewLogs> {
         let in_use = self.shared.enter()?;
-        let new_logs = py.detach(|| in_use.new_logs(existing));
-        let new_logs = new_logs.map_err(|error| error::read(&error, None))?;
-        NewLogs::new(&self.shared, new_logs)
+        // In its seat before the store may end, for it holds that.
+        let new_logs = py.detach(|| in_use.new_logs(existing)).map(|found| NewLogs::new(&self.shared, found));
+        drop(in_use);
+        new_logs.map_err(|error| error::read(&error, None))?.ok_or_else(|| self.shared.over())
     }
 
     /// Begins a transaction: entries of one or several logs that share a time and are written together.

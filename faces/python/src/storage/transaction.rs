@@ -97,7 +97,10 @@ impl Transaction {
     fn commit(&self, py: Python<'_>) -> PyResult<()> {
         let _ = self.ended.set(());
         let in_use = self.seat.shared().enter()?;
-        let pending = self.seat.leave().ok_or_else(|| self.over())?;
+        let Some(pending) = self.seat.leave() else {
+            drop(in_use);
+            return Err(self.over());
+        };
         let brief = pending.is_brief();
         let write = move || {
             let committed = pending.commit();
