@@ -1,7 +1,7 @@
 //! Python values as bytes: `decode` the other way round.
 
 use super::terms::{Atom, Pid, Reference};
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{
     PyBool, PyByteArray, PyBytes, PyDict, PyFloat, PyFrozenSet, PyInt, PyList, PyMemoryView, PySet, PyString,
@@ -31,13 +31,9 @@ fn encode(value: &Bound<'_, PyAny>, out: &mut Vec<u8>, depth: u32) -> PyResult<(
         write::f64(out, &number.value());
     } else if let Ok(items) = value.cast::<PyList>() {
         write::list_header(out, items.len());
-        return items.iter().try_for_each(|item| encode(&item, out, deeper));
+        return several(items.len(), items.iter().map(Ok), out, deeper);
     } else if let Ok(map) = value.cast::<PyDict>() {
-        write::map_header(out, map.len());
-        return map.iter().try_for_each(|(key, value)| {
-            encode(&key, out, deeper)?;
-            encode(&value, out, deeper)
-        });
+        return pairs(map, out, deeper);
     } else if let Ok(items) = value.cast::<PyTuple>() {
         return term::write::tuple(out, items.len(), |out| {
             items.iter_borrowed().try_for_each(|item| encode(&item, out, deeper).map_err(Stopped))
@@ -53,6 +49,37 @@ fn encode(value: &Bound<'_, PyAny>, out: &mut Vec<u8>, depth: u32) -> PyResult<(
     Ok(())
 }
 
+/// As many items as were said to come: what is written of one may have Python run, and change what holds it.
+fn several<'py>(
+    count: usize,
+    mut items: impl Iterator<Item = PyResult<Bound<'py, PyAny>>>,
+    out: &mut Vec<u8>,
+    deeper: u32,
+) -> PyResult<()> {
+    for _ in 0..count {
+        encode(&items.next().ok_or_else(changed)??, out, deeper)?;
+    }
+    if items.next().is_some() { Err(changed()) } else { Ok(()) }
+}
+
+/// The same of a dictionary, whose iterator is not asked once that has changed: it would panic.
+fn pairs(map: &Bound<'_, PyDict>, out: &mut Vec<u8>, deeper: u32) -> PyResult<()> {
+    let (count, mut pairs) = (map.len(), map.iter());
+    write::map_header(out, count);
+    for _ in 0..count {
+        let pair = if map.len() == count { pairs.next() } else { None };
+        let (key, value) = pair.ok_or_else(changed)?;
+        encode(&key, out, deeper)?;
+        encode(&value, out, deeper)?;
+    }
+    Ok(())
+}
+
+#[cold]
+fn changed() -> PyErr {
+    PyRuntimeError::new_err("a value that changed while it was written")
+}
+
 /// What is seldom sent.
 fn rarer(value: &Bound<'_, PyAny>, out: &mut Vec<u8>, deeper: u32) -> PyResult<()> {
     if let Ok(pid) = value.cast::<Pid>() {
@@ -65,8 +92,9 @@ fn rarer(value: &Bound<'_, PyAny>, out: &mut Vec<u8>, deeper: u32) -> PyResult<(
         let bytes = value.call_method0("tobytes")?.cast_into::<PyBytes>()?;
         write::bytes(out, bytes.as_bytes());
     } else if value.cast::<PySet>().is_ok() || value.cast::<PyFrozenSet>().is_ok() {
-        write::list_header(out, value.len()?);
-        return value.try_iter()?.try_for_each(|item| encode(&item?, out, deeper));
+        let count = value.len()?;
+        write::list_header(out, count);
+        return several(count, value.try_iter()?, out, deeper);
     } else {
         let kind = value.get_type().fully_qualified_name()?;
         return Err(PyTypeError::new_err(format!("{kind} has no value in Erlang")));
