@@ -5,10 +5,12 @@ import os
 import random
 import signal
 import socket
+import sys
 import threading
 import time
 import unittest
 from collections.abc import Callable
+from typing import Any
 
 import thalweg
 from service_support import Background, Place, types, waiting
@@ -104,6 +106,23 @@ class Wakes(unittest.TestCase):
             return self.told()
 
         self.assertEqual(self.loop.run_until_complete(main()), self.loop._csock.fileno())
+        self.assertEqual(self.told(), -1)
+
+    def test_one_that_is_interrupted_as_it_begins_or_ends_is_not(self) -> None:
+        def interrupt(_frame: object = None, event: str = "c_return", called: Any = signal.set_wakeup_fd) -> None:
+            if event == "c_return" and called is signal.set_wakeup_fd:
+                sys.setprofile(None)
+                raise KeyboardInterrupt
+
+        sys.setprofile(interrupt)
+        try:
+            self.assertRaises(KeyboardInterrupt, self.loop.run_forever)
+        finally:
+            sys.setprofile(None)
+        self.assertEqual(self.told(), -1)
+        # What another thread handed over in the last turn.
+        self.loop._handed.append((interrupt, ()))
+        self.assertRaises(KeyboardInterrupt, self.loop.run_until_complete, self.now())
         self.assertEqual(self.told(), -1)
 
     def test_handlers_that_stay_are_told_when_it_runs_no_more(self) -> None:

@@ -87,14 +87,23 @@ class EventLoop(Sockets, asyncio.SelectorEventLoop):
             super().run_forever()
         finally:
             if not self.is_running():
-                self._do_all_handed()
-                hears_at, self._hears_at = self._hears_at, None
-                if hears_at is not None and not self._signal_handlers:
-                    _signals.leave(hears_at)
+                try:
+                    self._do_all_handed()
+                finally:
+                    self._leave_signals()
 
     def _hear_signals(self) -> None:
-        if self._csock is not None and _signals.hear(self._csock.fileno()):
-            self._hears_at = self._csock.fileno()
+        if self._csock is None:
+            return
+        # Noted first: an interrupt may come in between, and signals would go on being written where the pipe was.
+        self._hears_at = self._csock.fileno()
+        if not _signals.hear(self._hears_at):
+            self._hears_at = None
+
+    def _leave_signals(self) -> None:
+        hears_at, self._hears_at = self._hears_at, None
+        if hears_at is not None and not self._signal_handlers:
+            _signals.leave(hears_at)
 
     def add_signal_handler(self, sig: int, callback: Callable[..., object], *args: Any) -> None:  # type: ignore[override]
         """Has a signal handled in the loop."""
