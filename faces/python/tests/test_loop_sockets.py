@@ -10,6 +10,7 @@ import gc
 import os
 import resource
 import socket
+import ssl
 import tempfile
 import time
 import unittest
@@ -442,6 +443,22 @@ class Serving(Case):
 
         self.run_it(main())
         self.assertEqual(self.problems, [])
+
+    def test_one_behind_tls_that_raises_is_reported_too(self) -> None:
+        def factory() -> asyncio.Protocol:
+            raise ZeroDivisionError("by request")
+
+        async def main() -> None:
+            tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            server = await self.loop.create_server(factory, "127.0.0.1", 0, ssl=tls)
+            with socket.create_connection(server.sockets[0].getsockname()) as lost:
+                lost.setblocking(False)
+                self.assertEqual(await self.loop.sock_recv(lost, 1), b"")
+            server.close()
+
+        self.loop.set_debug(False)
+        self.run_it(main())
+        self.assertEqual([type(problem["exception"]) for problem in self.problems], [ZeroDivisionError])
 
     def test_a_factory_that_raises_loses_its_connection_and_no_other(self) -> None:
         fails = [True, False]

@@ -121,12 +121,6 @@ class Listener:
         if self._loop._debug:
             _base.logger.debug("%r got a new connection from %r: %r", self._server, address, sock)
         extra = {"peername": address}
-        if self._tls is not None:
-            shakes = self._loop._accept_connection2(
-                self._factory, sock, extra, self._tls, self._server, *self._limits
-            )
-            self._loop.create_task(shakes)
-            return
         protocol: Any = None
         try:
             if not self._is_closed():
@@ -135,7 +129,13 @@ class Listener:
                 # By the factory, or meanwhile in another thread.
                 sock.close()
                 return
-            StreamTransport(self._loop, sock, protocol, None, extra, self._server)
+            if self._tls is None:
+                StreamTransport(self._loop, sock, protocol, None, extra, self._server)
+                return
+            shakes = self._loop._accept_connection2(
+                lambda: protocol, sock, extra, self._tls, self._server, *self._limits
+            )
+            self._loop.create_task(shakes)
         except BaseException as error:
             sock.close()
             if isinstance(error, SystemExit | KeyboardInterrupt):
