@@ -232,6 +232,32 @@ class Tail(StoreCase, unittest.IsolatedAsyncioTestCase):
         entries = await asyncio.wait_for(asyncio.gather(*followers), 60)
         self.assertEqual({bytes(entry) for entry in entries}, {b"for all"})
 
+    async def test_a_wait_that_is_collected_while_others_are_told_takes_nobodys_news(self):
+        class Collects(dict):
+            def items(self):
+                gc.collect()
+                return super().items()
+
+            def values(self):
+                gc.collect()
+                return super().values()
+
+        gc.disable()
+        self.addCleanup(gc.enable)
+        # Nobody awaits it, and only itself refers to it.
+        waits = [self.store.log("other").tail().asend(None)]
+        waits[0].send(None)
+        waits.append(waits)
+        del waits
+        tail = self.log.tail()
+        follower = asyncio.create_task(anext(tail))
+        await asyncio.sleep(0)
+        hearing = tail._hearing
+        hearing._waiting = Collects(hearing._waiting)
+        self.log.append(b"for one")
+        self.assertEqual(bytes(await asyncio.wait_for(follower, 10)), b"for one")
+        self.assertEqual(hearing._waiting, {})
+
     async def test_a_commit_wakes_none_who_follow_other_logs(self):
         loop, other = asyncio.get_running_loop(), self.store.log("other")
         tails = [self.log.tail() for _ in range(20)]

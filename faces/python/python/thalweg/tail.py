@@ -80,17 +80,18 @@ class _Hearing:
         del self._waiting[until]
 
     def _ring(self) -> None:
-        waiting = list(self._waiting)
+        # At once: between two looks a waiter may be collected that nobody awaits.
+        waiting = list(self._waiting.items())
         try:
-            told = self._bell.which(list(self._waiting.values()))
+            told = self._bell.which([source for _, source in waiting])
         except Exception as error:
             # It rings no more: every waiting tail raises why, an error of its own, and may try again.
-            for until in waiting:
+            for until, _ in waiting:
                 if not until.done():
                     until.set_exception(type(error)(*error.args))
             return
         for place in told:
-            _end(waiting[place])
+            _end(waiting[place][0])
 
 
 def _end(until: asyncio.Future[None] | None) -> None:
