@@ -58,6 +58,7 @@ from thalweg.service import (
     SyncService,
     serve,
 )
+from thalweg.service.stopping import stopped_by_signals
 
 PLAIN = """
 import sys
@@ -371,6 +372,20 @@ class Serving(Place, unittest.IsolatedAsyncioTestCase):
             await self.echo.began.wait()
             await server.close()
             self.assertTrue(self.echo.cancelled.is_set())
+            with self.assertRaises(ServiceError):
+                await call
+
+    async def test_after_its_grace_what_an_interrupt_took_from_its_handlers_is_not_waited_for(self):
+        server = self.serve(drain_grace=0.05)
+        server.start()
+        async with await Client.connect(self.endpoint()) as transport:
+            # As the traceback of an interrupt does.
+            kept = []
+            with mock.patch.object(server, "_begin", kept.extend):
+                call = asyncio.create_task(echo_client.EchoClient(transport).fields(FIELDS))
+                while not kept:
+                    await asyncio.sleep(0.001)
+            await asyncio.wait_for(server.close(), 20)
             with self.assertRaises(ServiceError):
                 await call
 
@@ -890,6 +905,22 @@ class Signals(Place):
             await asyncio.wait_for(asyncio.gather(*running), 20)
 
         self.run_it(main)
+
+    def test_an_interrupt_while_it_begins_to_hear_stops_it(self):
+        def interrupt(_frame: object, event: str, called: object) -> None:
+            if event == "c_return" and getattr(called, "__name__", "") == "signal":
+                sys.setprofile(None)
+                signal.raise_signal(signal.SIGINT)
+
+        stops, before = [], [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
+        sys.setprofile(interrupt)
+        try:
+            with stopped_by_signals(lambda: stops.append(True)):
+                pass
+        finally:
+            sys.setprofile(None)
+        self.assertEqual(stops, [True])
+        self.assertEqual([signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)], before)
 
     def test_handlers_that_were_there_are_there_again(self):
         async def main() -> None:

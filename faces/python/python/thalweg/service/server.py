@@ -73,6 +73,8 @@ class Server(AsyncScope):
         self._stopped: asyncio.Future[None] | None = None
         """Done once it was stopped, and everything that was begun is answered."""
         self._owes_finish = False
+        self._is_late = False
+        """Its grace is over: requests that an interrupt took from their handlers are not waited for."""
         self._is_loop_ending: bool | None = None
         """Whether all tasks of the loop are asked to end, once that was looked for in this turn."""
 
@@ -186,7 +188,8 @@ class Server(AsyncScope):
             self._loop.call_soon(self._finish)
         if self._owing:
             self._release_owing()
-        if self._listener.is_stopped and self._stopped is not None and not self._stopped.done():
+        is_over = self._listener.is_stopped or (self._is_late and not self._calls)
+        if is_over and self._stopped is not None and not self._stopped.done():
             self._stopped.set_result(None)
 
     def _owes_answer(self, handler: asyncio.Task[object]) -> bool:
@@ -237,6 +240,7 @@ class Server(AsyncScope):
                     task.cancel()
 
     def _late(self) -> None:
+        self._is_late = True
         if self._descriptor >= 0:
             self._turn()
 

@@ -13,7 +13,8 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+"""That which may interrupt this very code comes first, and goes last."""
 
 _hearing: dict[asyncio.AbstractEventLoop | None, "_Process | _Loop"] = {}
 """The handlers of each loop; under None, those of servers without a loop."""
@@ -27,8 +28,9 @@ def stopped_by_signals(stop: Callable[[], None], loop: asyncio.AbstractEventLoop
         return
     hearing = _hearing.get(loop)
     if hearing is None:
-        hearing = _hearing[loop] = _Process() if loop is None else _Loop(loop)
-    hearing.stops.append(stop)
+        hearing = _hearing[loop] = _Process(stop) if loop is None else _Loop(loop, stop)
+    else:
+        hearing.stops.append(stop)
     try:
         yield
     finally:
@@ -41,8 +43,8 @@ def stopped_by_signals(stop: Callable[[], None], loop: asyncio.AbstractEventLoop
 class _Process:
     """The process's own handlers."""
 
-    def __init__(self) -> None:
-        self.stops: list[Callable[[], None]] = []
+    def __init__(self, stop: Callable[[], None]) -> None:
+        self.stops = [stop]
         self._heard = self._hear
         self._before = {number: signal.signal(number, self._heard) for number in _SIGNALS}
 
@@ -51,7 +53,7 @@ class _Process:
             stop()
 
     def put_back(self) -> None:
-        for number, before in self._before.items():
+        for number, before in reversed(self._before.items()):
             if signal.getsignal(number) == self._heard and before is not None:
                 signal.signal(number, before)
 
@@ -59,8 +61,8 @@ class _Process:
 class _Loop:
     """A loop's handlers, and behind them the process's."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.stops: list[Callable[[], None]] = []
+    def __init__(self, loop: asyncio.AbstractEventLoop, stop: Callable[[], None]) -> None:
+        self.stops = [stop]
         self._loop = loop
         # asyncio has no public function for the handler of a signal; on a loop that hides it (uvloop) it is not put back.
         self._handlers: dict[int, Any] = getattr(loop, "_signal_handlers", {})
@@ -74,7 +76,7 @@ class _Loop:
             stop()
 
     def put_back(self) -> None:
-        for number, (process, handle) in self._before.items():
+        for number, (process, handle) in reversed(self._before.items()):
             if self._handlers.get(number) is not self._ours[number]:
                 continue
             if handle is not None:
