@@ -259,6 +259,22 @@ class Together(unittest.TestCase):
 
         self.run_it(main())
 
+    def test_what_is_written_behind_a_close_is_lost_as_it_is_where_few_are_ready(self) -> None:
+        def answer(echo: Echo, data: bytes) -> None:
+            echo.transport.write(data)
+            echo.transport.close()
+            echo.transport.write(b"never")
+
+        async def main() -> None:
+            for count in (1, CONNECTIONS):
+                echoes, peers = await self.connected(answer, count)
+                for peer in peers:
+                    peer.send(b"last")
+                self.assertEqual([await echo.lost for echo in echoes], [None] * count)
+                self.assertEqual([await self.receive(peer, 1000) for peer in peers], [b"last"] * count)
+
+        self.run_it(main())
+
     def test_what_was_written_before_an_abort_leaves_as_it_does_where_few_are_ready(self) -> None:
         def answer(echo: Echo, data: bytes) -> None:
             for _ in range(100):

@@ -12,7 +12,7 @@ use super::core::Loop;
 use super::endpoint::{Endpoint, Life, immutable};
 use super::flow::mark;
 use super::gil_cells::{GilCell, GilRefCell};
-use super::io::{Io, Side, Target};
+use super::io::{Side, Target};
 use super::os_error;
 use super::outgoing::Outgoing;
 use super::turn::ends_program;
@@ -236,23 +236,32 @@ impl StreamTransport {
     }
 
     fn write_bytes(slf: &Bound<'_, Self>, bytes: &Bound<'_, PyBytes>) -> PyResult<()> {
-        if bytes.as_bytes().is_empty() || slf.get().refuses_writes(slf.py())? {
+        let (py, this) = (slf.py(), slf.get());
+        if bytes.as_bytes().is_empty() || this.refuses_writes(py)? {
             return Ok(());
         }
-        slf.get().send(slf, bytes)
+        // In a turn in which few are ready, what was written before the close has left, and this is lost.
+        if this.life.get(py).closing && this.is_batched(py)? {
+            return Ok(());
+        }
+        this.send(slf, bytes)
+    }
+
+    /// Whether all that it has to send leaves with others' at the end of this turn. In a child after a fork
+    /// it is its parent's to send; and who waits for room has been refused it.
+    fn is_batched(&self, py: Python<'_>) -> PyResult<bool> {
+        let Some(owner) = self.owner.share(py) else { return Ok(false) };
+        if !owner.get().write_batch.is_open(py) {
+            return Ok(false);
+        }
+        owner.get().io.with(py, |io| io.is_ours() && !io.tells_endpoint(self, Side::Write))
     }
 
     /// The connection ends now: what was to leave with others' at the end of the turn leaves before it, as it
     /// would have in a turn in which few are ready. What the peer does not take is lost.
     fn send_batched(&self, py: Python<'_>) -> PyResult<()> {
-        let Some(owner) = self.owner.share(py) else { return Ok(()) };
         let mut left = self.outgoing.with(py, |outgoing| outgoing.bytes())?;
-        if left == 0 || !owner.get().write_batch.is_open(py) {
-            return Ok(());
-        }
-        // In a child after a fork it is its parent's to send; and who waits for room has been refused it.
-        let is_batched = |io: &mut Io| io.is_ours() && !io.tells_endpoint(self, Side::Write);
-        if !owner.get().io.with(py, is_batched)? {
+        if left == 0 || !self.is_batched(py)? {
             return Ok(());
         }
         while left > 0 {
