@@ -36,7 +36,7 @@ pub use schedule_service::Scheduled;
 pub use server::{
     ClientId, Handler, Incoming, Notifier, Reply, Request, Server, ServerOptions, Statistics, Stopper,
 };
-pub use spawn::{Exit, ProgramEvent, Respawn, SpawnOptions, Spawned};
+pub use spawn::{Exit, ProgramEvent, Respawn, SpawnOptions, Spawned, is_taken};
 pub use sync_client::SyncClient;
 pub use thalweg_reactor::Wait;
 pub use thalweg_transport::Endpoint;

@@ -322,7 +322,9 @@ impl Spawned {
         if patience.is_over() {
             return Err(interrupted());
         }
-        self.ensure_free()?;
+        if is_taken(&self.endpoint) {
+            return Err(Error::new(Fault::AddressInUse, format!("{}: end that one first", self.endpoint)));
+        }
         let options = &self.options;
         self.log_from = options.log.as_deref().map_or(0, log_bytes);
         let (mut duplex, mut standard) = (None, None);
@@ -351,18 +353,6 @@ impl Spawned {
         self.exit = None;
         self.child = Some(child);
         self.duplex = duplex;
-        Ok(())
-    }
-
-    /// Another server that answers would be taken for the one that is started here.
-    fn ensure_free(&self) -> Result<(), Error> {
-        let taken = self.endpoint.path().is_some_and(|path| match socket::connect_unix(path) {
-            Ok(_) => true,
-            Err(error) => error.kind() == io::ErrorKind::WouldBlock,
-        });
-        if taken {
-            return Err(Error::new(Fault::AddressInUse, format!("{}: end that one first", self.endpoint)));
-        }
         Ok(())
     }
 
@@ -432,17 +422,20 @@ impl Spawned {
         let Some(log) = &self.options.log else { return String::new() };
         let mut text = format!("; its log {}", log.display());
         match log_tail(log, self.log_from, TAIL_BYTES) {
-            Ok(bytes) if bytes.is_empty() => text.push_str(" says nothing"),
-            Ok(bytes) => {
-                let cut = bytes.len() as u64 == TAIL_BYTES;
-                let line =
-                    bytes.iter().position(|byte| *byte == b'\n').filter(|_| cut).map_or(0, |at| at + 1);
-                let _ = write!(text, " ends:\n{}", String::from_utf8_lossy(&bytes[line..]).trim_end());
-            }
+            Ok(tail) if tail.is_empty() => text.push_str(" says nothing"),
+            Ok(tail) => drop(write!(text, " ends:\n{tail}")),
             Err(error) => drop(write!(text, " cannot be read: {error}")),
         }
         text
     }
+}
+
+/// Whether a server answers at an endpoint already: it would be taken for one that is started to serve there.
+pub fn is_taken(endpoint: &Endpoint) -> bool {
+    endpoint.path().is_some_and(|path| match socket::connect_unix(path) {
+        Ok(_) => true,
+        Err(error) => error.kind() == io::ErrorKind::WouldBlock,
+    })
 }
 
 /// Both ends of a connection to a program that speaks over its standard input and output.

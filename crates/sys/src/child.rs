@@ -210,17 +210,23 @@ pub fn log_bytes(path: &Path) -> u64 {
     std::fs::metadata(path).map_or(0, |metadata| metadata.len())
 }
 
-/// The last bytes of a log, at most so many, and none before a place.
+/// The end of a log, at most so many bytes of it and none before a place: from the beginning of a line, where
+/// one begins there.
 ///
 /// # Errors
 /// What the file system says.
-pub fn log_tail(path: &Path, from: u64, bytes_max: u64) -> io::Result<Vec<u8>> {
+pub fn log_tail(path: &Path, from: u64, bytes_max: u64) -> io::Result<String> {
     let mut file = File::open(path)?;
     let length = file.metadata()?.len();
-    file.seek(SeekFrom::Start(from.max(length.saturating_sub(bytes_max))))?;
+    let start = from.max(length.saturating_sub(bytes_max));
+    // Whether a line begins there, the byte in front of it says.
+    let in_front = u64::from(start > from);
+    file.seek(SeekFrom::Start(start - in_front))?;
     let mut tail = Vec::new();
-    file.take(bytes_max).read_to_end(&mut tail)?;
-    Ok(tail)
+    file.take(in_front + bytes_max).read_to_end(&mut tail)?;
+    let line_end = tail.iter().position(|byte| *byte == b'\n').filter(|_| in_front > 0);
+    let line = line_end.map_or(0, |at| at + 1);
+    Ok(String::from_utf8_lossy(&tail[line..]).trim_end().to_owned())
 }
 
 #[cfg(test)]
@@ -374,7 +380,11 @@ mod tests {
             child.wait(None).unwrap();
         }
         assert_eq!(log_bytes(&log), 19);
-        assert_eq!(log_tail(&log, 6, 1_000).unwrap(), b"second\nthird\n");
-        assert_eq!(log_tail(&log, 0, 6).unwrap(), b"third\n");
+        assert_eq!(log_tail(&log, 6, 1_000).unwrap(), "second\nthird");
+        // Behind the rest of a line whose beginning is left out.
+        for bytes_max in [6, 8] {
+            assert_eq!(log_tail(&log, 0, bytes_max).unwrap(), "third");
+        }
+        assert_eq!(log_tail(&log, 13, 6).unwrap(), "third");
     }
 }

@@ -8,7 +8,9 @@ const { existsSync, readFileSync, readdirSync, writeFileSync } = require("node:f
 const { join } = require("node:path")
 const test = require("node:test")
 const { promisify } = require("node:util")
-const { Client, HOME, SpawnError, after, bytes, endpoint, failure, folder, spawn, text } = require("./service-helpers.js")
+const {
+  Client, HOME, SpawnError, after, bytes, echo, endpoint, failure, folder, serve, spawn, text,
+} = require("./service-helpers.js")
 const binding = require(join(HOME, "../../binding.js"))
 
 // As long as a busy machine may take: the tests' own time is the only limit where none is tested.
@@ -87,6 +89,67 @@ test("one that dies says how, with the end of its log", async (context) => {
   assert.deepEqual([killed.code, killed.exitCode, killed.signal], ["DIED", null, "SIGKILL"])
 })
 
+test("of its log an error says what this one wrote, from the beginning of a line", async (context) => {
+  const logFile = join(folder(context), "log")
+  writeFileSync(logFile, "said by the one before\n")
+  const ends = (source) => failure(begin(context, source, { logFile }))
+  const silent = await ends(`process.exit(7)`)
+  assert.deepEqual([silent.code, silent.logTail], ["DIED", ""])
+  const line = `${"é".repeat(999)}|`
+  const wordy = await ends(`for (let n = 0; n < 5; n++) console.log(${JSON.stringify(line)}); process.exit(7)`)
+  assert.equal(wordy.logTail, `${line}\n${line}`)
+})
+
+test("another server at its endpoint is not taken for it", async (context) => {
+  const { home, path, file } = program(context, `require("node:fs").writeFileSync(home + "/begun", ""); serve()`)
+  const server = await serve(context, path, echo)
+  const error = await failure(spawn(process.execPath, [file], { endpoint: path, ...PATIENT }))
+  assert.deepEqual([error.name, error.code, error.retry], ["SpawnError", "ADDRESS_IN_USE", "never"])
+  assert.equal(existsSync(join(home, "begun")), false)
+  await server.close()
+  const spawned = await spawn(process.execPath, [file], { endpoint: path, ...PATIENT })
+  await spawned.close()
+})
+
+test("one that dies is started again once what it left has let go of its endpoint", async (context) => {
+  const { spawned, path } = await begin(context, "serve()", { respawn: { limit: 3, firstMs: 1 } })
+  const { isEndpointTaken } = binding
+  after(context, () => (binding.isEndpointTaken = isEndpointTaken))
+  let asked = 0
+  binding.isEndpointTaken = (path) => ++asked < 3 || isEndpointTaken(path)
+  process.kill(spawned.pid, "SIGKILL")
+  while (spawned.respawns < 1) await soon()
+  assert.equal(asked, 3)
+  await says(path, "again")
+})
+
+test("no program is spoken to over this one's own standard input and output", async () => {
+  const error = await failure(spawn("/bin/cat", [], { endpoint: "-", readyWithinMs: 100 }))
+  assert.deepEqual([error.name, error.code], ["ServiceError", "BAD_ARGUMENT"])
+})
+
+test("one that may not be ended is no mystery", async (context) => {
+  const { startProgram } = binding
+  after(context, () => (binding.startProgram = startProgram))
+  let child
+  // As of a program that has become another user's.
+  const refuse = () => {
+    throw new Error(JSON.stringify({ code: "SYSTEM", message: "Operation not permitted" }))
+  }
+  binding.startProgram = (...given) => {
+    child = startProgram(...given)
+    return {
+      id: () => child.id(), watch: (ended) => child.watch(ended), ended: () => child.ended(), logTail: () => "",
+      terminate: refuse, kill: refuse,
+    }
+  }
+  const { path, file } = program(context, "serve()")
+  const spawned = await spawn(process.execPath, [file], { endpoint: path, ...PATIENT })
+  const error = await failure(spawned.close())
+  child.kill()
+  assert.deepEqual([error.name, error.code, error.message], ["ServiceError", "SYSTEM", "Operation not permitted"])
+})
+
 test("a signal that has no name has its number", async (context) => {
   const killed = await failure(spawn("/bin/sh", ["-c", "kill -34 $$"], { endpoint: endpoint(context), ...PATIENT }))
   assert.deepEqual([killed.code, killed.exitCode, killed.signal], ["DIED", null, "SIG34"])
@@ -100,7 +163,7 @@ test("one whose end nobody knows says so", async (context) => {
   after(context, () => (binding.startProgram = startProgram))
   binding.startProgram = (...given) => {
     const child = startProgram(...given)
-    return { id: () => child.id(), watch: (ended) => child.watch(ended), ended: () => child.ended() && {} }
+    return { id: () => child.id(), watch: (ended) => child.watch(ended), ended: () => child.ended() && {}, logTail: () => "" }
   }
   const lost = await failure(spawn("/bin/true", [], { endpoint: endpoint(context), ...PATIENT }))
   assert.deepEqual([lost.code, lost.retry, lost.exitCode, lost.signal], ["DIED", "safe", null, null])

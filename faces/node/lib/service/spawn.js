@@ -5,7 +5,6 @@
 //
 // It is ready once it answers: that is found out by connecting, never by a pause or by what a program prints.
 
-const { closeSync, fstatSync, openSync, readSync } = require("node:fs")
 const { constants } = require("node:os")
 const { setTimeout: pause } = require("node:timers/promises")
 const binding = require("../binding.js")
@@ -17,13 +16,13 @@ const { checkSignal, duration, isLeftOut, said, timerMs } = require("./options.j
 
 const READY_WITHIN_MS = 10_000
 const STOP_WITHIN_MS = 5_000
-const LOG_TAIL_BYTES = 4096
 // One that lived for so long begins anew with short pauses.
 const LIVED_MS = 60_000
 
 // What may go wrong, and whether starting it again may help: nothing was asked of it yet.
 const CODES = Object.freeze({
   NO_PROGRAM: { retry: "never", says: "the program cannot be started" },
+  ADDRESS_IN_USE: { retry: "never", says: "another server has the endpoint" },
   DIED: { retry: "safe", says: "the program ended" },
   WEDGED: { retry: "safe", says: "the program did not answer in time and was ended" },
   CLOSED: { retry: "never", says: "the service was closed" },
@@ -93,6 +92,8 @@ const isText = (value) => typeof value === "string"
 function spawnOptions(given) {
   const options = checked(given, SPAWN, "spawn")
   if (!isText(options.endpoint)) throw badArgument("endpoint is where the program listens")
+  // There this process would speak to whoever started it.
+  if (options.endpoint === "-") throw badArgument("a program is spoken to at a path: - is this process's own standard input and output")
   native(() => binding.checkEndpoint(options.endpoint))
   for (const name of ["readyWithinMs", "stopWithinMs"]) duration(options, name)
   checkSignal(options.signal)
@@ -155,13 +156,16 @@ class Spawned {
 
   async launch() {
     const { endpoint, program, readyWithinMs } = this
+    // Another server that answers would be taken for the one that is started here.
+    if (binding.isEndpointTaken(endpoint)) throw new SpawnError("ADDRESS_IN_USE", `${endpoint}: end that one first`)
     const child = this.start()
     this.child = child
     this.exit = new Promise((resolve) => {
-      child.watch(() => {
+      const look = () => {
         const ended = child.ended()
         if (ended !== null) resolve(exitOf(ended))
-      })
+      }
+      native(() => child.watch(look))
     })
     const giveUp = new AbortController()
     const died = this.exit.then((how) => this.died(how))
@@ -173,7 +177,8 @@ class Spawned {
       if (this.isClosed) throw new SpawnError("CLOSED", program)
       // One that ended just now says more than a connection that was refused.
       await this.end()
-      throw new SpawnError("WEDGED", `${program} at ${endpoint} after ${readyWithinMs} ms: ${error.message}${behind(this.tail())}`)
+      const message = `${program} at ${endpoint} after ${readyWithinMs} ms: ${error.message}${behind(child.logTail())}`
+      throw new SpawnError("WEDGED", message, { cause: error })
     } finally {
       giveUp.abort()
       died.catch(() => {})
@@ -203,7 +208,7 @@ class Spawned {
 
   died({ code, signal }) {
     if (this.isClosed) throw new SpawnError("CLOSED", this.program)
-    const logTail = this.tail()
+    const logTail = this.child.logTail()
     const message = `${this.program} ${told(code, signal)}${behind(logTail)}`
     throw new SpawnError("DIED", message, { exitCode: code, signal, logTail })
   }
@@ -236,7 +241,8 @@ class Spawned {
         return
       } catch (error) {
         last = error
-        if (error.retry === "never") throw error
+        // What the dead one had started may have its endpoint for a moment.
+        if (error.retry === "never" && error.code !== "ADDRESS_IN_USE") throw error
       }
     }
     throw last
@@ -245,34 +251,17 @@ class Spawned {
   /** TERM, and KILL after a while. */
   async end() {
     const { child, exit } = this
-    child.terminate()
     const late = new AbortController()
-    const kill = pause(timerMs(this.stopWithinMs), undefined, { signal: late.signal }).then(
-      () => child.kill(),
-      () => {},
-    )
-    const how = await exit
-    late.abort()
-    await kill
-    return how
-  }
-
-  /** The last lines of its log file. */
-  tail() {
-    const { logFile } = this.options
-    if (logFile === undefined) return ""
+    const killed = async () => {
+      await pause(timerMs(this.stopWithinMs), undefined, { signal: late.signal })
+      native(() => child.kill())
+      return exit
+    }
+    native(() => child.terminate())
     try {
-      const file = openSync(logFile, "r")
-      try {
-        const { size } = fstatSync(file)
-        const bytes = Buffer.alloc(Math.min(size, LOG_TAIL_BYTES))
-        const count = readSync(file, bytes, 0, bytes.length, size - bytes.length)
-        return bytes.toString("utf8", 0, count).trimEnd()
-      } finally {
-        closeSync(file)
-      }
-    } catch {
-      return ""
+      return await Promise.race([exit, killed()])
+    } finally {
+      late.abort()
     }
   }
 }

@@ -1,14 +1,20 @@
 //! A program that this process started, as the event loop sees it: its end is a descriptor that is readable.
 //! The kernel ends it with the thread that started it.
 
+use super::options::endpoint;
 use super::watch::Watch;
 use crate::error::{Result, failure};
 use napi::bindgen_prelude::{Env, Function};
 use napi_derive::napi;
 use std::cell::RefCell;
 use std::os::fd::AsFd as _;
+use std::path::PathBuf;
 use std::time::Duration;
-use thalweg_sys::child::{Child, Exit, Program};
+use thalweg_service::is_taken;
+use thalweg_sys::child::{Child, Exit, Program, log_bytes, log_tail};
+
+/// How much of a log an error quotes.
+const LOG_TAIL_BYTES: u64 = 4096;
 
 #[napi(object)]
 pub struct StartOptions {
@@ -29,23 +35,34 @@ pub struct ExitStatus {
 #[napi]
 pub struct ProgramHandle {
     child: RefCell<Child>,
+    /// Its log, and how long that was when it was started.
+    log: Option<(PathBuf, u64)>,
     watch: RefCell<Option<Watch>>,
+}
+
+/// Whether a server answers at an endpoint already, as one that is started would.
+#[napi]
+pub fn is_endpoint_taken(path: String) -> Result<bool> {
+    Ok(is_taken(&endpoint(&path)?))
 }
 
 /// Starts a program.
 #[napi]
 pub fn start_program(name: String, options: StartOptions) -> Result<ProgramHandle> {
     let environment = options.environment.chunks_exact(2);
+    let log = options.log.map(PathBuf::from);
+    let log_from = log.as_deref().map_or(0, log_bytes);
     let program = Program {
         name: name.into(),
         arguments: options.arguments.into_iter().map(Into::into).collect(),
         environment: environment.map(|pair| (pair[0].clone().into(), pair[1].clone().into())).collect(),
         directory: options.directory.map(Into::into),
-        log: options.log.map(Into::into),
+        log: log.clone(),
         standard: None,
     };
     let child = Child::start(program).map_err(|error| failure("SYSTEM", error))?;
-    Ok(ProgramHandle { child: RefCell::new(child), watch: RefCell::default() })
+    let log = log.map(|log| (log, log_from));
+    Ok(ProgramHandle { child: RefCell::new(child), log, watch: RefCell::default() })
 }
 
 #[napi]
@@ -78,6 +95,13 @@ impl ProgramHandle {
             Exit::Signal(signal) => ExitStatus { code: None, signal: Some(signal) },
             Exit::Unknown => ExitStatus { code: None, signal: None },
         }))
+    }
+
+    /// The end of what it wrote to its log; nothing where it has none, or that cannot be read.
+    #[napi]
+    pub fn log_tail(&self) -> String {
+        let tail = self.log.as_ref().map(|(log, from)| log_tail(log, *from, LOG_TAIL_BYTES));
+        tail.and_then(std::result::Result::ok).unwrap_or_default()
     }
 
     /// Asks it to end.
