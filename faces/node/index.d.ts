@@ -2,6 +2,9 @@
 
 /// <reference types="node" />
 
+import type { ServiceCode, SpawnCode } from "./service.js"
+import type { StateCode } from "./state.js"
+
 /** What can go wrong: a code, and what it means. */
 export const CODES: Readonly<Record<ErrorCode, string>>
 
@@ -30,13 +33,16 @@ export type ErrorCode =
   | "TRANSACTION_OVER"
   | "UNSUPPORTED"
 
+/** The code of any error of the package: of the log, of services, of programs that are started, of JSON-RPC, of the state. */
+export type AnyCode = ErrorCode | ServiceCode | SpawnCode | "REMOTE_ERROR" | StateCode
+
 /** Every error that this package throws or rejects with. */
-export class ThalwegError<Code extends string = ErrorCode> extends Error {
+export class ThalwegError extends Error {
   /** Made by this package alone. */
   protected constructor()
   readonly name: string
   /** Of the log's errors an `ErrorCode`; those of services, JSON-RPC and the state have codes of their own. */
-  readonly code: Code
+  readonly code: AnyCode
   /** Of `DAMAGED`: the file. */
   readonly file?: string
   /** Of `DAMAGED`: position of the first damaged byte. */
@@ -44,7 +50,7 @@ export class ThalwegError<Code extends string = ErrorCode> extends Error {
   /** Of `DAMAGED`: position at which the log goes on; null when that is unknown. */
   readonly resumes?: number | null
   /** Of `DAMAGED`: ids of the logs it touches; null when they can no longer be told. */
-  readonly logs?: number[] | null
+  readonly logs?: readonly number[] | null
   /** Of `appendMany` and `appendTimed`: how many entries, the first ones, are appended nevertheless. */
   readonly appended?: number
   /**
@@ -61,6 +67,9 @@ export type Durability = "sync" | "os" | "memory"
 
 /** What an entry is made of: text is stored as UTF-8. */
 export type Data = string | NodeJS.ArrayBufferView
+
+/** Bytes whose buffer is no `SharedArrayBuffer`, as `fetch`, `Blob` and `crypto` ask for. Before TypeScript 5.7 any `Uint8Array`. */
+export type Bytes = ReturnType<Uint8Array["slice"]>
 
 export interface OpenOptions {
   /** "sync" unless said otherwise, or as it is where this process has the store open already. */
@@ -202,7 +211,7 @@ export interface FramePiece {
   /** The last entry of its transaction in its log. */
   readonly last: boolean
   /** What it carries: a copy. */
-  readonly payload: Uint8Array
+  readonly payload: Bytes
 }
 
 /** Bytes that do not read back as they were written. */
@@ -428,7 +437,7 @@ export interface Entry {
   readonly offset: number
   /** The last entry of its transaction in this log. */
   readonly last: boolean
-  readonly data: Uint8Array
+  readonly data: Bytes
 }
 
 /** An entry whose fields are read when they are asked for. */
@@ -436,6 +445,8 @@ export interface LazyEntry extends Entry {
   readonly length: number
   /** One byte of it, read where it lies: no view is made. Counted from the end when the place is negative; undefined where there is none. */
   byte(place: number): number | undefined
+  /** What a plain entry says, for `JSON.stringify`. */
+  toJSON(): Entry
 }
 
 export interface Log {
@@ -488,7 +499,7 @@ export interface Cursor {
   readonly offset: number
   readonly length: number
   readonly last: boolean
-  readonly data: Uint8Array
+  readonly data: Bytes
   /** One byte of the payload, as of a lazy entry. */
   byte(place: number): number | undefined
   /** Payload bytes that had been purged before the cursor came to them. */

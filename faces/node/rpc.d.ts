@@ -1,10 +1,13 @@
 // JSON-RPC, as a user of `thalweg/rpc` sees it.
 
-import { ThalwegError } from "./index.js"
+import { type Bytes, ThalwegError } from "./index.js"
 import type { FaultName, Retry } from "./lib/faults.js"
 
-/** Parameters by their names or in their order. A `bigint` goes as an integer, a `Uint8Array` as base64, a `Map` as an object. */
-export type Params = { readonly [name: string]: unknown } | readonly unknown[] | null | undefined
+/**
+ * Parameters by their names, in an object or a `Map`, or in their order, in an array. In them a `bigint` goes as an integer, a
+ * `Uint8Array` as base64, a `Map` as an object.
+ */
+export type Params = object | null | undefined
 
 /** A method and its parameters. */
 export type Call = readonly [method: string, params?: Params]
@@ -49,7 +52,7 @@ export interface RpcStatistics {
 }
 
 /** The server answered a call with an error. */
-export class RemoteError extends ThalwegError<"REMOTE_ERROR"> {
+export class RemoteError extends ThalwegError {
   private constructor()
   readonly name: "RemoteError"
   readonly code: "REMOTE_ERROR"
@@ -89,6 +92,6 @@ export class Schema {
   constructor(text?: string, name?: string)
   /** For `ConnectOptions.schema`. */
   readonly hash: string
-  request(method: string, params?: Params): Uint8Array
+  request(method: string, params?: Params): Bytes
   result(method: string, frame: Uint8Array): unknown
 }

@@ -1,19 +1,23 @@
 // Typed services, as a user of `thalweg/service` sees them. Frames are what generated code makes and reads.
 
-import { ThalwegError } from "./index.js"
+import { type Bytes, ThalwegError } from "./index.js"
 import type { FaultName, Faults, Retry } from "./lib/faults.js"
+import type { StateCode } from "./state.js"
 
 export type { FaultName, FaultRow, Faults, Retry } from "./lib/faults.js"
 
 /** Every fault there is: its number, whether a retry may help, and what it says. */
 export const FAULTS: Faults
 
+/** The name of a fault; `FAULT_` and its number where a newer version knows it. */
+export type ServiceCode = FaultName | `FAULT_${number}`
+
 /** Why a call, a connection or a server did not do what was asked. */
-export class ServiceError<Code extends string = FaultName | `FAULT_${number}`> extends ThalwegError<Code> {
+export class ServiceError extends ThalwegError {
   protected constructor()
   readonly name: "ServiceError" | "StateError"
-  /** The fault's name; `FAULT_` and its number where a newer version knows it. */
-  readonly code: Code
+  /** Of a `StateError`, which is one of these, a `StateCode`. */
+  readonly code: ServiceCode | StateCode
   /** Whether the same call may be made again: never (it would go wrong again), safe (it was not carried out), unknown. */
   readonly retry: Retry
   /** The fault's number. */
@@ -74,9 +78,9 @@ export class Client {
   /** Connects to an endpoint, `*.sock`, `*.shm` or `-` (standard input and output); resolves once the server said welcome. */
   static connect(endpoint: string, options?: ConnectOptions): Promise<Client>
   /** Sends a request; resolves to the frame that answers it. */
-  call(request: Uint8Array, options?: CallOptions): Promise<Uint8Array>
+  call(request: Uint8Array, options?: CallOptions): Promise<Bytes>
   /** Sends a request that a stream answers, once it is iterated; yields its frames. */
-  stream(request: Uint8Array, options?: CallOptions): AsyncIterableIterator<Uint8Array>
+  stream(request: Uint8Array, options?: CallOptions): AsyncIterableIterator<Bytes>
   /** Whether frames go through shared memory. */
   readonly isShared: boolean
   /** Keeps the process alive while calls are under way, as it does unless told otherwise. */
@@ -95,9 +99,9 @@ export class SyncClient {
   /** Connects to an endpoint, `*.sock`, `*.shm` or `-` (standard input and output); returns once the server said welcome. */
   static connect(endpoint: string, options?: SyncConnectOptions): SyncClient
   /** Sends a request and returns the frame that answers it. */
-  call(request: Uint8Array, options?: SyncCallOptions): Uint8Array
+  call(request: Uint8Array, options?: SyncCallOptions): Bytes
   /** Sends a request that a stream answers, once it is iterated; yields its frames. */
-  stream(request: Uint8Array, options?: SyncCallOptions): IterableIterator<Uint8Array>
+  stream(request: Uint8Array, options?: SyncCallOptions): IterableIterator<Bytes>
   /** Whether frames go through shared memory. */
   readonly isShared: boolean
   /** Hangs up. */
@@ -124,7 +128,7 @@ export interface Reply {
 export interface Service {
   readonly schema?: string | undefined
   readonly errorTag?: string | undefined
-  dispatch(frame: Uint8Array, reply: Reply): Promise<void> | void
+  dispatch(frame: Bytes, reply: Reply): Promise<void> | void
 }
 
 export interface ListenOptions {
@@ -159,15 +163,15 @@ export interface ListenOptions {
 
 export interface ServerStats {
   /** Clients now, and how many of them through shared memory. */
-  clients: number
-  sharedClients: number
+  readonly clients: number
+  readonly sharedClients: number
   /** Calls under way. */
-  inFlight: number
+  readonly inFlight: number
   /** Bytes of their requests, as far as their clients are connected. */
-  inFlightBytes: number
+  readonly inFlightBytes: number
   /** Since it began. */
-  requests: number
-  answers: number
+  readonly requests: number
+  readonly answers: number
 }
 
 /** A server on the event loop. */
@@ -190,25 +194,33 @@ export class Server {
   unref(): this
 }
 
+/**
+ * It cannot be started; another server has its endpoint; it ended; it did not answer in time and was ended; the service was
+ * closed.
+ */
+export type SpawnCode = "NO_PROGRAM" | "ADDRESS_IN_USE" | "DIED" | "WEDGED" | "CLOSED"
+
 /** Why a program that serves is not there. */
-export class SpawnError extends ThalwegError<"NO_PROGRAM" | "DIED" | "WEDGED" | "CLOSED"> {
+export class SpawnError extends ThalwegError {
   private constructor()
   readonly name: "SpawnError"
-  /** It cannot be started; it ended; it did not answer in time and was ended; the service was closed. */
-  readonly code: "NO_PROGRAM" | "DIED" | "WEDGED" | "CLOSED"
+  readonly code: SpawnCode
   /** Whether starting it again may help. */
   readonly retry: Retry
   /** Of `DIED`: its exit code; null when a signal ended it, or when nobody knows how it ended, as this process ignores `SIGCHLD` or
    * waits elsewhere for all its children. */
   readonly exitCode?: number | null
-  /** Of `DIED`: the signal that ended it, `SIG` and its number where it has no name; null when none did, or nobody knows. */
-  readonly signal?: string | null
-  /** Of `DIED`: the last lines of its log file. */
+  /** Of `DIED`: the signal that ended it; null when none did, or nobody knows. */
+  readonly signal?: SignalName | null
+  /** Of `DIED`: the last lines that it wrote to its log file. */
   readonly logTail?: string
 }
 
+/** A signal's name; `SIG` and its number where it has none. */
+export type SignalName = NodeJS.Signals | `SIG${number}`
+
 export interface SpawnOptions {
-  /** Where the program listens. */
+  /** Where the program listens: a path, `*.sock` or `*.shm`. */
   endpoint: string
   /** How long it may take until it answers there, 10,000 ms unless said otherwise. */
   readyWithinMs?: number | undefined
@@ -235,9 +247,8 @@ export interface Spawned {
   readonly respawns: number
   /** Resolves once it answers, anew after it died; rejects when it is given up. */
   readonly ready: Promise<void>
-  /** Ends it: TERM, and KILL when it does not go. Resolves to how it ended, with neither a code nor a signal when nobody knows; a
-   * signal without a name is `SIG` and its number. */
-  close(): Promise<{ code: number | null; signal: NodeJS.Signals | `SIG${number}` | null }>
+  /** Ends it: TERM, and KILL when it does not go. Resolves to how it ended, with neither a code nor a signal when nobody knows. */
+  close(): Promise<{ code: number | null; signal: SignalName | null }>
   /** Closes it, for `await using`. */
   [Symbol.asyncDispose](): Promise<void>
 }

@@ -1,6 +1,7 @@
 // Sessions of the state, as a user of `thalweg/state` sees them.
 
-import { RpcOptions } from "./rpc.js"
+import type { Bytes } from "./index.js"
+import type { RpcOptions } from "./rpc.js"
 import { ServiceError } from "./service.js"
 
 /** Why the state refused. But for `UNKNOWN`, nothing was changed. */
@@ -11,7 +12,7 @@ export type StateCode =
   | "UNREADABLE"
 
 /** The state did not do what it was asked; `code` is a `StateCode`, and `retry` says whether the same call may be made again. */
-export class StateError extends ServiceError<StateCode> {
+export class StateError extends ServiceError {
   private constructor()
   readonly name: "StateError"
   readonly code: StateCode
@@ -45,15 +46,15 @@ export class Session {
   commit(): Promise<number | bigint>
   /** Forgets what was written since the snapshot, and the snapshot: `NO_SNAPSHOT` without one. */
   rollback(): Promise<void>
-  get(key: string): Promise<Uint8Array | null>
+  get(key: string): Promise<Bytes | null>
   put(key: string, value: Uint8Array): Promise<void>
   remove(key: string): Promise<void>
   /** Makes many changes, all or none of them. */
   write(changes: Iterable<readonly [key: string, value: Uint8Array | null]>): Promise<void>
   /** Entries in the order of their keys, and where to go on if there is more. */
-  scan(options?: { start?: string | undefined; limit?: number | undefined }): Promise<{ entries: [string, Uint8Array][]; next: string | null }>
+  scan(options?: { start?: string | undefined; limit?: number | undefined }): Promise<{ entries: [string, Bytes][]; next: string | null }>
   /** A digest of all that this session sees. */
-  root(): Promise<Uint8Array>
+  root(): Promise<Bytes>
   /** Ends the session, and forgets what it did not commit; of one that was closed or left there is nothing to end. */
   close(): Promise<void>
   /** Closes it, for `await using`. */

@@ -7,6 +7,9 @@ const log = new RpcClient("http://127.0.0.1:4437/rpc/log", { idleMax: 1 })
 const told: unknown = await log.call("Read", { offset: 2n ** 63n, data: Uint8Array.of(1) }, { idempotent: true, deadlineMs: 5 })
 const all: unknown[] = await log.batch([["Read", ["a"]], ["Forks"]])
 if (all[0] instanceof RemoteError && all[0].fault === "OVERLOADED") console.log(all[0].retry, told)
+interface Note { name: string; closed: boolean }
+const note: Note = { name: "notes", closed: false }
+for (const params of [note, new Map([["name", "notes"]]), ["notes"] as const, null]) await log.call("Create", params)
 // @ts-expect-error a number is no parameters
 await log.call("Read", 7)
 await log.expectSchema(new Schema().hash, { deadlineMs: 5 })

@@ -8,7 +8,8 @@ const SCHEMA_HASH: string = "00".repeat(32)
 const client = await Client.connect("run/echo.shm", { schema: SCHEMA_HASH, reconnect: true, connectWithinMs: 100 })
 const { signal } = new AbortController()
 const answer: Uint8Array = await client.call(Uint8Array.of(1), { signal, deadlineMs: 50 })
-for await (const frame of client.stream(answer, { credit: 16 })) console.log(frame.length)
+for await (const frame of client.stream(answer, { credit: 16 })) console.log(frame.length, new Blob([frame]).size)
+await fetch("http://127.0.0.1/", { method: "POST", body: await client.call(answer) })
 client.ref().unref().close()
 // @ts-expect-error a client is connected, never made
 new Client()
@@ -56,7 +57,9 @@ try {
   if (error instanceof ServiceError) {
     const retry: Retry = error.retry
     const name: FaultName = "NO_SERVER"
-    console.log(error.code === name, retry, error.number, FAULTS[name].says)
+    console.log(error.code === name, error.code === "CONFLICT", retry, error.number, FAULTS[name].says)
+    // @ts-expect-error no fault, nor refusal of the state, has this name
+    console.log(error.code === "NO_SERVERS")
   }
-  if (error instanceof SpawnError && error.code === "DIED") console.log(error.exitCode, error.logTail)
+  if (error instanceof SpawnError && error.code === "DIED") console.log(error.exitCode, error.signal === "SIGKILL", error.logTail)
 }

@@ -1,7 +1,7 @@
 // Everything as a user would write it; what must not compile says so.
 
 import { CODES, ThalwegError, backup, open, parse, restore, verify } from "thalweg"
-import type { Backup, Damage, Durability, Entry, ErrorCode, Log, Piece, Query, Recovery } from "thalweg"
+import type { AnyCode, Backup, Damage, Durability, Entry, ErrorCode, Log, Piece, Query, Recovery } from "thalweg"
 
 const durability: Durability = "os"
 const store = open("data", { durability, segmentBytesMax: 1 << 20 })
@@ -17,7 +17,7 @@ log.appendTimed([["c", 2]]).catch(() => many)
 for (const entry of log.query({ lazy: true })) console.log(entry.byte(0)?.toFixed())
 for (const entry of log.query({ start: 1, end: 2 })) {
   const { time, data }: Entry = entry
-  console.log(time + sum, data.subarray(1))
+  console.log(time + sum, data.subarray(1), new Blob([data]).size)
   // @ts-expect-error an entry is only read
   entry.time = 4
 }
@@ -74,8 +74,10 @@ try {
   console.log(answer, (await verify("data")).damage.length, (await store.verify()).end, store.stats().stagedEnd)
 } catch (error) {
   if (error instanceof ThalwegError) {
-    const code: ErrorCode = error.code
-    console.log(CODES[code], error.from, error.logs?.length)
+    const code: AnyCode = error.code
+    // @ts-expect-error no error has this code
+    console.log(code, error.code === "CLOSE")
+    if (error.code === "DAMAGED") console.log(CODES[error.code], error.from, error.logs?.length)
     // @ts-expect-error what led to it may be anything
     console.log(error.cause?.code)
     if (error.cause instanceof ThalwegError) console.log(error.cause.code)
@@ -96,6 +98,8 @@ const { indexBytes, batches, batchBytes, mappedBytes, purges } = store.stats()
 console.log(indexBytes / batchBytes, batches, mappedBytes, purges)
 const found: Recovery | null = store.recovery
 console.log(found?.clean, found?.discardedBytes, found?.checkpoint?.toFixed(), found?.unnamed?.message)
+const known: ErrorCode[] = ["HELD", "IO"]
+console.log(known.map((code) => CODES[code]))
 const spans: Damage[] = store.damage()
 console.log(spans.map(({ file, from, resumes, logs }) => `${file} ${from} ${resumes} ${logs?.length}`))
 const names: string[] = store.logs()
