@@ -71,6 +71,12 @@ class LazyEntry {
   byte(place) {
     return this.segment.byte(this.start, this.length, place)
   }
+
+  /** What a plain one says: else it would be all of its segment. */
+  toJSON() {
+    const { time, offset, last, data } = this
+    return { time, offset, last, data }
+  }
 }
 
 /** A part of an entry: the query begins inside it, or a fork branches off there. */

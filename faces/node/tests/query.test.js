@@ -229,3 +229,11 @@ test("entries of times that no number here says exactly are there, and as late a
     assert.deepEqual(ask({ start: 0, end: 100 }), [5, 7])
   }
 })
+
+test("an entry that is read lazily is the same in JSON as a plain one, whole or a part", (context) => {
+  const log = store(context).log("a")
+  for (const time of [1, 2]) log.appendSync("entry", { time })
+  for (const query of [{}, { offset: 2 }]) {
+    assert.equal(JSON.stringify([...log.query({ ...query, lazy: true })]), JSON.stringify([...log.query(query)]))
+  }
+})
