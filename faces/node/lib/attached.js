@@ -13,7 +13,8 @@ const REFUSED = {
 }
 
 /** Keeps a buffer from being detached by mistake: who lists it to be transferred is refused, or sends a copy, and its own `transfer`
- * throws. The prototype's, called on it, does not. */
+ * throws. The prototype's, called on it, does not, and a byte stream takes the buffer of what is enqueued to it: nothing can keep them
+ * from that. */
 function keepAttached(buffer) {
   markAsUntransferable(buffer)
   for (const name of TRANSFERS) Object.defineProperty(buffer, name, REFUSED)

@@ -329,3 +329,47 @@ test("a client that can say nothing any more fails what is under way, and says n
   assert.equal(client.outbox.used, 0)
   await assert.rejects(client.call(bytes("z")), { code: "CLOSED" })
 })
+
+/** Gives a frame to a byte stream, which takes its buffer. */
+const give = (frame) => new ReadableStream({ type: "bytes", start: (controller) => controller.enqueue(frame) })
+const ROBBED = /given to a byte stream.*: give copies/
+
+test("a client that is robbed of answers it has not heard fails its calls, and says why", { timeout: 60_000 }, async (context) => {
+  const path = endpoint(context)
+  await serve(context, path, echo)
+  const client = await connect(context, path)
+  const { hear } = client
+  // Hearing one takes as long as may be heard at all in a turn of the loop.
+  client.hear = (...record) => {
+    hear.apply(client, record)
+    while (performance.now() < client.turns.until);
+  }
+  const calls = Array.from({ length: 64 }, () => client.call(bytes("x")))
+  const outcomes = Promise.allSettled(calls)
+  const first = await calls[0]
+  const { inbox } = client.turns
+  assert.ok(inbox.at < inbox.end, "all answers were heard already")
+  give(first)
+  const lost = (await outcomes).filter(({ status }) => status === "rejected")
+  assert.ok(lost.length > 0)
+  for (const { reason } of lost) {
+    assert.deepEqual([reason.name, reason.code], ["ServiceError", "SYSTEM"])
+    assert.match(reason.message, ROBBED)
+  }
+})
+
+test("a server that is robbed of requests it has not heard ends, and says why", { timeout: 60_000 }, async (context) => {
+  const said = await program(context, endpoint(context), `
+    process.on("uncaughtException", (error) => console.log(error.code, error.message))
+    const server = await service.Server.listen(path, (frame, reply) => {
+      (${give})(frame)
+      reply.end(bytes("taken"))
+    })
+    const client = await service.Client.connect(path)
+    const calls = await Promise.allSettled([1, 2].map(() => client.call(bytes("x"))))
+    console.log(calls.map(({ reason }) => reason.code).join())
+    await server.close().catch(({ code }) => console.log("closed", code))`)
+  const lines = said.split("\n")
+  assert.match(lines[0], ROBBED)
+  assert.deepEqual(lines.slice(1), ["DISCONNECTED,DISCONNECTED", "closed SYSTEM"])
+})

@@ -5,9 +5,10 @@
 //
 // What is heard is never written over: payloads are views of a slab that is left to them once it is full. Nor is a slab taken
 // away from the other payloads in it by handing one of them to another thread, or by its own `transfer()`, which throws; the
-// prototype's, called on it, does take it away.
+// prototype's, called on it, does take it away, and so does a byte stream. What was not heard of it by then is lost, and said to be.
 
 const { keepAttached } = require("../attached.js")
+const { ServiceError } = require("./error.js")
 
 const HEADER_BYTES = 20
 const OUTBOX_BYTES_MIN = 16 << 10
@@ -18,6 +19,7 @@ const SLAB_BYTES = 64 << 10
 const SLAB_BYTES_LEFT = 4 << 10
 // Records that are heard between two looks at the clock.
 const HEARD_AT_ONCE = 8
+const ROBBED = "a frame was given to a byte stream, or its buffer transferred, and frames that were not heard went with it: give copies"
 
 /** Memory for payloads of several calls, none of which owns it. */
 function slab(bytes) {
@@ -110,6 +112,11 @@ class Inbox {
     for (let heard = 1; this.at < this.end; heard++) {
       const word = this.at >>> 2
       const { words } = this
+      if (words.length === 0) {
+        this.at = this.end
+        hearer.robbed(new ServiceError("SYSTEM", ROBBED))
+        break
+      }
       const length = words[word]
       this.start = this.at + HEADER_BYTES
       this.length = length

@@ -267,6 +267,11 @@ class Client {
     this.hold()
   }
 
+  /** Answers are lost: nobody can say of which calls. */
+  robbed(error) {
+    this.end(error)
+  }
+
   hear(what, slot, first, second) {
     const waiter = this.waiters[slot]
     if (waiter === undefined) return

@@ -142,6 +142,11 @@ class Server {
     }
   }
 
+  /** Requests are lost, and would never be answered. */
+  robbed(error) {
+    if (!this.isOver) this.over(error)
+  }
+
   hear(what, slot, first, second) {
     // What lay in the inbox when it ended: nobody could be told of an answer.
     if (this.isOver) return

@@ -7,8 +7,8 @@ const { Inbox } = require("./area.js")
 
 const STRETCH_MS = 4
 
-/** Takes turns for a hearer, which has `turn(bytes, at)`, `waitingBytes()`, `hear(what, slot, first, second)`, and `heard()`, called
- * after each stretch. */
+/** Takes turns for a hearer, which has `turn(bytes, at)`, `waitingBytes()`, `hear(what, slot, first, second)`, `robbed(error)`, called
+ * when there is something that it can never hear, and `heard()`, called after each stretch. */
 class Turns {
   constructor(hearer) {
     this.hearer = hearer
