@@ -9,5 +9,6 @@ const FILE = `../native/thalweg-${process.platform}-${process.arch}.node`
 try {
   module.exports = require(FILE)
 } catch (error) {
-  throw new ThalwegError("UNSUPPORTED", `thalweg has no native part for ${process.platform}-${process.arch}: ${error.message}`)
+  const message = `thalweg has no native part for ${process.platform}-${process.arch}: ${error.message}`
+  throw new ThalwegError("UNSUPPORTED", message, { cause: error })
 }

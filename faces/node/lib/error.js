@@ -25,7 +25,7 @@ const CODES = Object.freeze({
   READ_ONLY: "the store was opened to be read only",
   TOO_LARGE: "the entries do not fit into one commit",
   TRANSACTION_OVER: "the transaction was committed or aborted",
-  UNSUPPORTED: "this JavaScript engine cannot look at memory outside its own heap",
+  UNSUPPORTED: "there is no native part for this platform, or this JavaScript engine cannot look at memory outside its own heap",
 })
 
 class ThalwegError extends Error {

@@ -7,7 +7,7 @@ const { dirname, resolve } = require("node:path")
 const { options: optionsOf, path: pathOf, signal: signalOf, text, timeOf } = require("./arguments.js")
 const binding = require("./binding.js")
 const { NewLogs } = require("./new-logs.js")
-const { badArgument, native, settled, typed } = require("./error.js")
+const { ThalwegError, badArgument, native, settled } = require("./error.js")
 const { Log } = require("./log.js")
 const { Stages, given } = require("./stage.js")
 const { Tail } = require("./tail.js")
@@ -104,7 +104,7 @@ function removeEmpty(path, first) {
   }
 }
 
-const refused = (error) => typed(Object.assign(new Error(), { message: JSON.stringify({ code: "IO", message: error.message }) }))
+const refused = (error) => new ThalwegError("IO", error.message, { cause: error })
 
 function canonical(path) {
   try {
