@@ -14,7 +14,7 @@
 // Positions are made of places: the bytes of the segment as it was first written. Those are the bytes of its map, unless
 // it was written anew: then `runs` says where what is left of it lies.
 
-const { keepAttached } = require("./attached.js")
+const { refuseTransfer } = require("./attached.js")
 const { pageBytes } = require("./binding.js")
 const format = require("./format.js")
 const { native } = require("./error.js")
@@ -150,7 +150,7 @@ class Segment {
       const apart = this.handle.apart()
       this.hasFile = apart !== null && apart !== undefined
       if (this.hasFile) {
-        keepAttached(apart)
+        refuseTransfer(apart)
         this.apart = apart
       }
     } catch {

@@ -18,6 +18,13 @@ const SOURCE = `
   for (const name of TRANSFERS) {
     Object.defineProperty(ArrayBuffer.prototype, name, { value: () => "taken", writable: true, configurable: true })
   }
+  const threads = require("node:worker_threads")
+  const { markAsUntransferable } = threads
+  const marked = new WeakSet()
+  threads.markAsUntransferable = (buffer) => {
+    marked.add(buffer)
+    markAsUntransferable(buffer)
+  }
   const { open } = require(${JSON.stringify(HOME)})
   const { Client, SyncClient } = require(${JSON.stringify(join(HOME, "lib/service/index.js"))})
   const [, path, store] = process.argv
@@ -42,20 +49,21 @@ const SOURCE = `
       entries: entries(),
       "what has its buffer alone": [new Uint8Array(1)],
     }
-    const said = Object.entries(views).map(([what, [first, second]]) => [what, second?.buffer === first.buffer, ...transferred(first.buffer)])
+    const said = Object.entries(views).map(([what, [first, second]]) => [what, second?.buffer === first.buffer, marked.has(first.buffer), ...transferred(first.buffer)])
     console.log(JSON.stringify(said))
     process.exit()
   }
   main()`
 
+// A map must not be marked: Node.js 24 and later abort at the end of a thread that has one.
 test("transfer() of a buffer in which several frames or entries lie is refused", async (context) => {
   const path = endpoint(context)
   await serve(context, path, echo)
   const { stdout } = await promisify(execFile)(process.execPath, ["-e", SOURCE, path, join(folder(context), "store")])
   assert.deepEqual(JSON.parse(stdout), [
-    ["frames", true, "TypeError", "TypeError"],
-    ["frames that were waited for", true, "TypeError", "TypeError"],
-    ["entries", true, "TypeError", "TypeError"],
-    ["what has its buffer alone", false, "taken", "taken"],
+    ["frames", true, true, "TypeError", "TypeError"],
+    ["frames that were waited for", true, true, "TypeError", "TypeError"],
+    ["entries", true, false, "TypeError", "TypeError"],
+    ["what has its buffer alone", false, false, "taken", "taken"],
   ])
 })
