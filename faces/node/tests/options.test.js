@@ -109,7 +109,7 @@ test("options that are null are as they are", async (context) => {
   const client = await connect(context, path, nulls("service.d.ts", "ConnectOptions"))
   assert.equal(text(await client.call(bytes("x"), nulls("service.d.ts", "CallOptions"))), "x")
   for await (const frame of client.stream(bytes("y"), nulls("service.d.ts", "CallOptions"))) assert.equal(text(frame), "y")
-  const missing = await failure(spawn("/no/such/program", [], { ...nulls("service.d.ts", "SpawnOptions"), endpoint: path }))
+  const missing = await failure(spawn("/no/such/program", [], { ...nulls("service.d.ts", "SpawnOptions"), endpoint: endpoint(context) }))
   assert.match(missing.message, /No such file/)
   const nowhere = new RpcClient(NOWHERE, nulls("rpc.d.ts", "RpcOptions"))
   after(context, () => nowhere.close())

@@ -8,7 +8,7 @@ const { once } = require("node:events")
 const { readdirSync } = require("node:fs")
 const test = require("node:test")
 const { promisify } = require("node:util")
-const { Worker } = require("node:worker_threads")
+const { Worker, markAsUntransferable } = require("node:worker_threads")
 const { Client, HOME, Server, ServiceError, bytes, connect, echo, endpoint, folder, serve, text } = require("./service-helpers.js")
 
 const run = promisify(execFile)
@@ -334,7 +334,19 @@ test("a client that can say nothing any more fails what is under way, and says n
 const give = (frame) => new ReadableStream({ type: "bytes", start: (controller) => controller.enqueue(frame) })
 const ROBBED = /given to a byte stream.*: give copies/
 
-test("a client that is robbed of answers it has not heard fails its calls, and says why", { timeout: 60_000 }, async (context) => {
+/** Why a byte stream can take no frame; false where it can. From Node.js 24 on it refuses what is marked as a frame's buffer is. */
+function refusal() {
+  const { buffer } = new Uint8Array(1)
+  markAsUntransferable(buffer)
+  try {
+    give(new Uint8Array(buffer))
+  } catch {
+    return "byte streams take no frame here"
+  }
+  return false
+}
+
+test("a client that is robbed of answers it has not heard fails its calls, and says why", { timeout: 60_000, skip: refusal() }, async (context) => {
   const path = endpoint(context)
   await serve(context, path, echo)
   const client = await connect(context, path)
@@ -358,7 +370,7 @@ test("a client that is robbed of answers it has not heard fails its calls, and s
   }
 })
 
-test("a server that is robbed of requests it has not heard ends, and says why", { timeout: 60_000 }, async (context) => {
+test("a server that is robbed of requests it has not heard ends, and says why", { timeout: 60_000, skip: refusal() }, async (context) => {
   const said = await program(context, endpoint(context), `
     process.on("uncaughtException", (error) => console.log(error.code, error.message))
     const server = await service.Server.listen(path, (frame, reply) => {
