@@ -54,7 +54,8 @@ function text(value, what) {
 
 function path(value) {
   if (value === "") throw badArgument("a path is a string, and not empty")
-  return text(value, "a path")
+  if (text(value, "a path").includes("\0")) throw badArgument("a path holds no NUL")
+  return value
 }
 
 /** What a query says, and the one word beside that some reads take. This is the way to every read, so it is short. */

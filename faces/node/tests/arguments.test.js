@@ -102,6 +102,10 @@ test("names and paths are text: no half of a character becomes another name", as
     for (const call of [() => verify(name), () => backup(path, name), () => restore(name, path), () => opened.backup(name)]) await rejects(call)
     bad(() => parse(name))
   }
+  // Nor does a path end in the middle.
+  const cut = `${path}\0b`
+  for (const call of [() => open(cut), () => open(cut, { readOnly: true }), () => parse(cut)]) bad(call, /^a path holds no NUL$/)
+  for (const call of [() => verify(cut), () => backup(path, cut), () => restore(cut, path), () => opened.backup(cut)]) await rejects(call)
   bad(() => opened.log("\u{1f600}a\udc00b"), /^a name holds half of a character \(\\udc00, a surrogate without its other\) at index 3: give whole characters/)
   assert.equal(opened.log("\u{1f600}").name, "\u{1f600}")
   assert.deepEqual(opened.logs(), ["\u{1f600}"])
