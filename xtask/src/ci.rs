@@ -57,6 +57,7 @@ const STEPS: &[Step] = &[
     step("refusals", "xtask refusals"),
     step("judges", "xtask judges"),
     step("node", "xtask node"),
+    step("node-newest", "xtask node --newest"),
     step("python", "xtask python"),
     step("asyncio", "xtask asyncio"),
     step("asyncio-libraries", "xtask asyncio --libraries"),

@@ -1,9 +1,10 @@
 //! The npm package as its users get it: built in release, packed, installed into an empty folder, and used
 //! from there by its tests, by the example of its README in both module systems, and by the TypeScript
-//! compiler. Never knows what the package does.
+//! compiler. With `--newest`, its tests and the example run in the newest Node.js, which the tools bring. Never
+//! knows what the package does.
 
 use crate::harness::options::Options;
-use crate::harness::server::{self, Scratch, root, target};
+use crate::harness::server::{self, Scratch, cache, root, target};
 use crate::{Outcome, Tally};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,17 +13,30 @@ use std::process::Command;
 /// `cargo xtask node`.
 ///
 /// # Errors
-/// The package cannot be built, packed or installed.
-pub(crate) fn run(_options: &Options) -> Outcome {
+/// A tool is missing, or the package cannot be built, packed or installed.
+pub(crate) fn run(options: &Options) -> Outcome {
+    let is_newest = options.flag("newest");
+    let node = if is_newest { newest()? } else { PathBuf::from("node") };
     build()?;
     let scratch = Scratch::new("node")?;
     let installed = install(scratch.path())?;
     let mut tally = Tally::default();
-    contents(&installed, &mut tally)?;
-    examples(scratch.path(), &mut tally)?;
-    types(scratch.path(), &mut tally)?;
-    tests(&installed, &mut tally)?;
+    examples(&node, scratch.path(), &mut tally)?;
+    tests(&node, &installed, &mut tally)?;
+    if !is_newest {
+        contents(&installed, &mut tally)?;
+        types(scratch.path(), &mut tally)?;
+    }
     Ok(tally)
+}
+
+/// Where the tools put the newest Node.js.
+fn newest() -> Result<PathBuf, String> {
+    let node = cache().join("node-newest/bin/node");
+    match node.exists() {
+        true => Ok(node),
+        false => Err(format!("{} is missing: run `make tools`", node.display())),
+    }
 }
 
 /// `cargo xtask faces-format`: writes anew what the faces generate from the log.
@@ -140,7 +154,7 @@ fn contents(installed: &Path, tally: &mut Tally) -> Result<(), String> {
 }
 
 /// Runs the README's first program, as a module and as a script.
-fn examples(folder: &Path, tally: &mut Tally) -> Result<(), String> {
+fn examples(node: &Path, folder: &Path, tally: &mut Tally) -> Result<(), String> {
     let readme = fs::read_to_string(face().join("README.md")).map_err(|e| format!("README.md: {e}"))?;
     let module = readme.split("```js\n").nth(1).and_then(|rest| rest.split("```").next());
     let module = module.ok_or("README.md has no program")?;
@@ -149,7 +163,7 @@ fn examples(folder: &Path, tally: &mut Tally) -> Result<(), String> {
     for (name, text) in [("example.mjs", module), ("example.cjs", &script)] {
         fs::write(folder.join(name), text).map_err(|e| format!("{name}: {e}"))?;
         let _ = fs::remove_dir_all(folder.join("data"));
-        let said = output(Command::new("node").arg(name).current_dir(folder));
+        let said = output(Command::new(node).arg(name).current_dir(folder));
         let says = ["one espresso", "two cappuccini", "tre biscotti", "just in: the bill"];
         tally.check(said.as_ref().is_ok_and(|said| says.iter().all(|line| said.contains(line))), || {
             format!("{name}: {said:?}")
@@ -176,13 +190,13 @@ fn types(folder: &Path, tally: &mut Tally) -> Result<(), String> {
 }
 
 /// Runs the package's tests against what was installed.
-fn tests(installed: &Path, tally: &mut Tally) -> Result<(), String> {
+fn tests(node: &Path, installed: &Path, tally: &mut Tally) -> Result<(), String> {
     let home = face().join("tests");
     let entries = fs::read_dir(&home).map_err(|e| format!("{}: {e}", home.display()))?;
     let mut files: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
     files.retain(|path| path.to_string_lossy().ends_with(".test.js"));
     files.sort();
-    let mut command = Command::new("node");
+    let mut command = Command::new(node);
     command.args(["--test", "--test-reporter=tap"]).args(&files).env("THALWEG_PACKAGE", installed);
     command.env("THALWEG_PROGRAM", server::build("thalweg-server", "thalweg")?);
     let output = command.output().map_err(|e| format!("node --test: {e}"))?;

@@ -23,6 +23,7 @@ cargo xtask <task> [options]
                              --streams 100000  --bytes 1073741824  --durability sync  --check  judges the rate
   full                     a disk that fills and empties again (root, or namespaces of users)
   node                     the npm package: packed, installed in an empty folder, its tests and types
+                             --newest  its tests, in the newest Node.js
   faces-format             regenerates the faces' files that follow from the log's format
   python                   the wheel: built, installed in an empty environment, its tests and types
                              --only TEST,TEST  --newest  in the newest CPython  --interpreter PYTHON  in any
