@@ -16,6 +16,8 @@ pub(crate) struct Follow {
     stream: u64,
     /// Where to go on.
     offset: String,
+    /// Where an answer ends whose body is still to come whole.
+    answer_end: Option<String>,
     cursor: Option<String>,
     heard: RecordReader,
     events: Events,
@@ -31,6 +33,11 @@ struct RecordReader {
     partial: Vec<u8>,
     /// The number of the next record.
     next: u64,
+    /// The number of the next record at the place to go on from.
+    settled: u64,
+    /// Records below this number came before a connection broke, and may come once more: nobody had said
+    /// where they end.
+    again_below: u64,
     /// Where the others see what it has, once it has begun.
     follower: Option<usize>,
 }
@@ -67,8 +74,22 @@ impl RecordReader {
             follower.next = serial + 1;
         }
         self.next = serial + 1;
-        shared.delivered += 1;
-        shared.counts.done(now_ns.saturating_sub(sent_ns));
+        if serial >= self.again_below {
+            shared.delivered += 1;
+            shared.counts.done(now_ns.saturating_sub(sent_ns));
+        }
+    }
+
+    /// It is known where to go on behind what was heard.
+    fn settle(&mut self) {
+        self.settled = self.next;
+    }
+
+    /// The connection broke: what was heard since the place to go on from comes again.
+    fn unsettle(&mut self) {
+        self.partial.clear();
+        self.again_below = self.again_below.max(self.next);
+        self.next = self.settled;
     }
 }
 
@@ -80,8 +101,16 @@ impl Follow {
             via,
             stream,
             offset: "-1".to_owned(),
+            answer_end: None,
             cursor: None,
-            heard: RecordReader { record_bytes, partial: Vec::new(), next: 0, follower: None },
+            heard: RecordReader {
+                record_bytes,
+                partial: Vec::new(),
+                next: 0,
+                settled: 0,
+                again_below: 0,
+                follower: None,
+            },
             events: Events::default(),
             attached: false,
             refused: false,
@@ -131,9 +160,7 @@ impl Role for Follow {
         let text = |name: &str| head.field(name).map(|value| String::from_utf8_lossy(value).into_owned());
         if self.via == Via::LongPoll {
             self.cursor = text("Stream-Cursor");
-            if let Some(offset) = text("Stream-Next-Offset") {
-                self.offset = offset;
-            }
+            self.answer_end = text("Stream-Next-Offset");
         }
     }
 
@@ -150,6 +177,7 @@ impl Role for Follow {
             SseLine::Data(data) => heard.take(data, now_ns, shared),
             SseLine::Control(control) => {
                 controlled = Some(control.to_vec());
+                heard.settle();
             }
         });
         if let Some(control) = controlled {
@@ -164,10 +192,15 @@ impl Role for Follow {
     fn answered(&mut self, _: &mut Shared) {
         // A record ends where its response ends.
         self.heard.partial.clear();
+        if let Some(offset) = self.answer_end.take() {
+            self.offset = offset;
+            self.heard.settle();
+        }
     }
 
     fn lost(&mut self, _: &mut Shared) -> bool {
-        self.heard.partial.clear();
+        self.answer_end = None;
+        self.heard.unsettle();
         true
     }
 }
@@ -224,6 +257,61 @@ mod tests {
         assert_eq!(role.next(&mut shared, &mut Vec::new()), Next::Sent);
         role.body(&mut shared, &[record(0), record(2), record(2)].concat());
         assert_eq!((shared.missing(), shared.delivered), (2, 3));
+    }
+
+    /// What is asked for next.
+    fn asked(role: &mut Follow, shared: &mut Shared) -> String {
+        let mut out = Vec::new();
+        assert_eq!(role.next(shared, &mut out), Next::Sent);
+        String::from_utf8(out).unwrap().split(' ').nth(1).unwrap().to_owned()
+    }
+
+    #[test]
+    fn what_a_connection_that_broke_brought_comes_again_and_counts_once() {
+        let text = [record(0), record(1), record(2)].concat();
+        let poll_head = |end: &str| {
+            format!("HTTP/1.1 200 OK\r\nStream-Next-Offset: {end}\r\nContent-Length: 120\r\n\r\n")
+                .into_bytes()
+        };
+        let event = |text: &[u8]| [b"event: data\ndata:", text, b"\n\n"].concat();
+        let control = |end: &str| format!("event: control\ndata:{{\"streamNextOffset\":\"{end}\"}}\n\n");
+        for via in [Via::LongPoll, Via::Sse] {
+            let mut shared = Shared::new(target());
+            shared.published = vec![4];
+            let mut role = Follow::new(via, 0, 40);
+            let first = asked(&mut role, &mut shared);
+            let answer = |role: &mut Follow, shared: &mut Shared, text: &[u8], end: &str, is_whole: bool| {
+                if via == Via::LongPoll {
+                    let head = poll_head(end);
+                    role.head(shared, &thalweg_wire::http1::parse_response(&head, false).unwrap().unwrap());
+                    role.body(shared, text);
+                } else {
+                    role.body(shared, &event(text));
+                    // The next event is under way when the end of this one is told.
+                    let behind = if is_whole { control(end).into_bytes() } else { Vec::new() };
+                    role.body(shared, &behind);
+                }
+                if is_whole {
+                    role.answered(shared);
+                } else {
+                    assert!(role.lost(shared));
+                }
+            };
+            // All but the last record came, and not where they end, or the end of the answer.
+            answer(&mut role, &mut shared, &text[..80], "x3", false);
+            assert_eq!(asked(&mut role, &mut shared), first, "{via:?}: nothing is passed over");
+            answer(&mut role, &mut shared, &text, "x3", true);
+            assert_eq!(
+                (shared.delivered, shared.counts.out_of_order, shared.missing()),
+                (3, 0, 1),
+                "{via:?}"
+            );
+            assert!(asked(&mut role, &mut shared).contains("offset=x3&"), "{via:?}");
+            // What came and was known to have come does not come again.
+            assert!(role.lost(&mut shared));
+            answer(&mut role, &mut shared, &text[80..], "x3", true);
+            assert_eq!(shared.counts.out_of_order, 1, "{via:?}");
+        }
     }
 
     #[test]
