@@ -182,10 +182,12 @@ pub(crate) fn config(request: &Request<'_>, options: &Options) -> Result<Config,
     Ok(Config { delivery, pattern, streams, lease_ttl_ms, description: wanted.description })
 }
 
+/// PROTOCOL 6.2: each type has a member of its own. The example there has the other one as well, which
+/// changes nothing.
 fn delivery(wanted: &SubscriptionBody, asker: Asker, options: &Options) -> Result<Delivery, Refusal> {
     let bad = |field, detail: &str| Refusal::new(400, "INVALID_REQUEST", field, detail.to_owned());
     match wanted.r#type.as_deref() {
-        Some("webhook") if wanted.wake_stream.is_none() => {
+        Some("webhook") => {
             let url = wanted.webhook.as_ref().and_then(|Object(webhook)| webhook.url.as_deref());
             let url = url.ok_or_else(|| bad("webhook.url", "a webhook subscription needs webhook.url"))?;
             // PROTOCOL 6.2, 12.8: what could lead into a network of ours is refused.
@@ -199,8 +201,7 @@ fn delivery(wanted: &SubscriptionBody, asker: Asker, options: &Options) -> Resul
             }
             Ok(Delivery::Webhook { url: url.to_owned() })
         }
-        Some("webhook") => Err(bad("wake_stream", "only a pull-wake subscription has a wake stream")),
-        Some("pull-wake") if wanted.webhook.is_none() => {
+        Some("pull-wake") => {
             let name = wanted.wake_stream.as_deref();
             let name =
                 name.ok_or_else(|| bad("wake_stream", "a pull-wake subscription needs wake_stream"))?;
@@ -212,7 +213,6 @@ fn delivery(wanted: &SubscriptionBody, asker: Asker, options: &Options) -> Resul
             }
             Ok(Delivery::PullWake { wake_stream: wake_stream.as_ref().to_owned() })
         }
-        Some("pull-wake") => Err(bad("webhook", "only a webhook subscription has a webhook")),
         _ => Err(bad("type", "type has to be webhook or pull-wake")),
     }
 }

@@ -61,7 +61,6 @@ fn bad_configurations_are_refused_by_name() {
         (with("lease_ttl_ms", json!(600_001)), "INVALID_REQUEST", "lease_ttl_ms"),
         (with("lease_ttl_ms", json!("soon")), "INVALID_REQUEST", "body"),
         (with("webhook", Value::Null), "INVALID_REQUEST", "webhook.url"),
-        (with("wake_stream", json!("w")), "INVALID_REQUEST", "wake_stream"),
         (webhook("http://10.0.0.1/hook"), "WEBHOOK_URL_REJECTED", "webhook.url"),
         (webhook("https://169.254.169.254/"), "WEBHOOK_URL_REJECTED", "webhook.url"),
         (webhook("https://[fe80::1]/"), "WEBHOOK_URL_REJECTED", "webhook.url"),
@@ -96,6 +95,26 @@ fn bad_configurations_are_refused_by_name() {
         }
     }
     assert_eq!(world.call(Method::Put, "%5F%5Fds/x", &[], &Value::Null).status, 404);
+}
+
+/// PROTOCOL 6.2: its example of a request has both members, and that of the description only the type's own.
+#[test]
+fn what_the_other_type_is_delivered_by_changes_nothing() {
+    let mut world = World::new();
+    let both = |kind: &str| json!({ "type": kind, "pattern": "events/*", "webhook": { "url": HOOK }, "wake_stream": "wake/pool" });
+    let own = |kind: &str, member: &str| {
+        let mut body = both(kind);
+        body.as_object_mut().unwrap().remove(member);
+        body
+    };
+    for (kind, others, its) in
+        [("webhook", "wake_stream", "webhook"), ("pull-wake", "webhook", "wake_stream")]
+    {
+        let created = world.put(kind, &both(kind));
+        assert_eq!(created.status, 201, "{kind}: {}", created.body);
+        assert!(created.body[others].is_null() && !created.body[its].is_null(), "{kind}: {}", created.body);
+        assert_eq!(world.put(kind, &own(kind, others)).status, 200, "{kind}: the same without it");
+    }
 }
 
 #[test]
