@@ -174,7 +174,9 @@ fn the_page_takes_the_methods_that_read() {
             assert!(said.starts_with("HTTP/1.1 405 ") && said.contains("method-not-allowed"), "{said}");
             assert!(said.contains("Allow: GET, HEAD, OPTIONS\r\n"), "{said}");
         }
-        assert!(ask(&server, &format!("HEAD {path} HTTP/1.1")).starts_with("HTTP/1.1 200 "), "{path}");
+        let said = ask(&server, &format!("HEAD {path} HTTP/1.1"));
+        assert!(said.starts_with("HTTP/1.1 200 "), "{said}");
+        assert!(said.contains("X-Content-Type-Options: nosniff\r\n"), "{said}");
         let said = ask(&server, &format!("OPTIONS {path} HTTP/1.1"));
         assert!(
             said.starts_with("HTTP/1.1 204 ") && said.contains("Allow: GET, HEAD, OPTIONS\r\n"),

@@ -13,7 +13,9 @@ use thalweg_wire::exchange::Response;
 use thalweg_wire::piece::Piece;
 
 pub(crate) const PATH: &str = "/v1/stats";
-const MEDIA: &[u8] = b"Content-Type: application/json\r\nCache-Control: no-store\r\n";
+/// PROTOCOL 12.7: as on every other answer below `/v1/`.
+const LINES: &[u8] = b"Content-Type: application/json\r\nCache-Control: no-store\r\n\
+    X-Content-Type-Options: nosniff\r\nCross-Origin-Resource-Policy: cross-origin\r\n";
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -47,7 +49,7 @@ struct Stats {
 pub(crate) fn respond(engine: &Engine, board: &Board) -> Response {
     // Words and integers written to memory: cannot fail.
     let body = serde_json::to_vec(&Stats::of(engine, &board.read())).unwrap_or_default();
-    Response { status: 200, fields: MEDIA.into(), body: [Piece::from(body)].into_iter().collect() }
+    Response { status: 200, fields: LINES.into(), body: [Piece::from(body)].into_iter().collect() }
 }
 
 impl Stats {

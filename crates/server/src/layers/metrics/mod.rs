@@ -25,7 +25,8 @@ use thalweg_wire::exchange::{
 use thalweg_wire::piece::Piece;
 
 const PATH: &str = "/metrics";
-const MEDIA: &[u8] = b"Content-Type: text/plain; version=0.0.4; charset=utf-8\r\nCache-Control: no-store\r\n";
+const LINES: &[u8] = b"Content-Type: text/plain; version=0.0.4; charset=utf-8\r\nCache-Control: no-store\r\n\
+    X-Content-Type-Options: nosniff\r\n";
 /// Microseconds in a second. Divided by, not multiplied by its inverse, so that a bound has no more digits
 /// than it takes.
 const MICROS: f64 = 1e6;
@@ -101,7 +102,7 @@ impl<S> Metrics<S> {
         // Writing to a string cannot fail.
         let _ = self.write(&mut page);
         let body = [Piece::from(page.0)].into_iter().collect();
-        Response { status: 200, fields: MEDIA.into(), body }
+        Response { status: 200, fields: LINES.into(), body }
     }
 
     fn write(&self, page: &mut Page) -> fmt::Result {
