@@ -193,8 +193,9 @@ fn a_wrong_command_line_is_complained_of_in_the_form_that_was_asked_for() {
 fn a_negative_number_is_a_value_that_is_judged_and_no_unknown_flag() {
     for (arguments, wanted) in [
         (&["read", "s", "--until", "-1"][..], "expected an offset that append, read or head printed, a time"),
-        (&["create", "s", "--ttl", "-1"], "expected a whole number of seconds"),
-        (&["create", "s", "--ttl", "18446744073709551616"], "from 0 to 18446744073709551615"),
+        (&["create", "s", "--ttl", "-1"], "expected a whole number"),
+        (&["create", "s", "--ttl", "9007199254740992"], "from 0 to 9007199254740991"),
+        (&["fork", "s", "f", "--at", "beginning", "--sub", "9007199254740992"], "from 0 to 9007199254740991"),
     ] {
         let (code, complaint) = fails("", arguments);
         assert!(code == 2 && complaint.contains(wanted), "{arguments:?}: {complaint}");

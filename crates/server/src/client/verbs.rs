@@ -7,6 +7,7 @@ use super::url::Url;
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 use std::time::Duration;
+use thalweg_wire::decimal::SAFE_INTEGER_MAX;
 use thalweg_wire::rfc3339;
 
 /// Which server a verb talks to.
@@ -58,7 +59,7 @@ pub(crate) struct Lifetime {
         value_name = "SECONDS",
         conflicts_with = "expires_at",
         allow_negative_numbers = true,
-        value_parser = ttl_s
+        value_parser = whole
     )]
     pub(crate) ttl_s: Option<u64>,
     /// Delete it at this time (RFC 3339, such as 2030-01-01T00:00:00Z).
@@ -145,9 +146,10 @@ fn moment(text: &str) -> Result<String, String> {
     }
 }
 
-/// A lifetime, in seconds.
-fn ttl_s(text: &str) -> Result<u64, String> {
-    text.parse().map_err(|_| format!("expected a whole number of seconds, from 0 to {}", u64::MAX))
+/// A number that a server takes.
+fn whole(text: &str) -> Result<u64, String> {
+    let value = text.parse().ok().filter(|value| *value <= SAFE_INTEGER_MAX);
+    value.ok_or_else(|| format!("expected a whole number, from 0 to {SAFE_INTEGER_MAX}"))
 }
 
 /// The time between two lines of `stats --watch`.
@@ -244,7 +246,7 @@ pub(crate) enum ClientVerb {
         #[arg(long, value_name = "OFFSET", allow_hyphen_values = true, value_parser = place::at)]
         at: Option<String>,
         /// Branch off this many bytes (JSON: messages) beyond `--at`.
-        #[arg(long, value_name = "N", requires = "at")]
+        #[arg(long, value_name = "N", requires = "at", allow_negative_numbers = true, value_parser = whole)]
         sub: Option<u64>,
         #[command(flatten)]
         lifetime: Lifetime,
