@@ -26,10 +26,8 @@ const TEXT: u8 = 1;
 const BINARY: u8 = 2;
 /// Flavour of a long-poll that began at `offset=now`: its answer depends on when it was asked.
 pub(crate) const FROM_NOW: u8 = 1;
-/// Flavour of a long-poll that begins at the first record that is kept, not at an offset that was named.
-const POLL_FROM_FIRST: u8 = 2;
-/// The same, beside the flavour of a live read by events.
-const EVENTS_FROM_FIRST: u8 = Live::UNOPENED;
+/// Beside the flavour: it begins at the first record that is kept, not at an offset that was named.
+const FROM_FIRST: u8 = Live::UNOPENED;
 
 /// Bytes that frame a data and a control event, roughly.
 const FRAME_BYTES: usize = 240;
@@ -72,7 +70,7 @@ impl<S: Store> Streams<S> {
         now: Now,
     ) -> Answer<S::Stream> {
         let head = event_stream(media::kind(&found.config.content_type));
-        let flavour = flavour(&found) | if begins.relative { EVENTS_FROM_FIRST } else { 0 };
+        let flavour = flavour(&found) | begins.of_events();
         let live = Live { mode: Mode::Sse, flavour, opened: false, offset, cursor };
         let lasts_ms = lasts_ms(found.config.lifetime, now);
         Answer::Live { topic_id: found.incarnation, topic: found.stream, live, head, lasts_ms }
@@ -81,11 +79,8 @@ impl<S: Store> Streams<S> {
     /// What a subscriber is to be sent now. One that begins where what is left begins, and was sent nothing
     /// yet, is not refused for what retention took since.
     pub(crate) fn step(&self, stream: &S::Stream, live: &Live, now: Now) -> Advance {
-        let moves = match live.mode {
-            Mode::Sse => live.flavour & EVENTS_FROM_FIRST != 0 && !live.opened,
-            Mode::LongPoll => live.flavour & POLL_FROM_FIRST != 0,
-        };
-        let mut from = Live { flavour: live.flavour & !EVENTS_FROM_FIRST, ..*live };
+        let moves = live.flavour & FROM_FIRST != 0 && !live.opened;
+        let mut from = Live { flavour: live.flavour & !FROM_FIRST, ..*live };
         loop {
             if let Some(work) = self.store.cold(stream, from.offset, self.bytes_max(live.mode)) {
                 return Advance::Cold(work);
@@ -272,7 +267,11 @@ pub(crate) struct LiveStart {
 
 impl LiveStart {
     fn of_poll(self) -> u8 {
-        (if self.now { FROM_NOW } else { 0 }) | (if self.relative { POLL_FROM_FIRST } else { 0 })
+        self.of_events() | if self.now { FROM_NOW } else { 0 }
+    }
+
+    fn of_events(self) -> u8 {
+        if self.relative { FROM_FIRST } else { 0 }
     }
 }
 

@@ -117,7 +117,9 @@ impl LogService {
                 self.cold.bring_in(work, ColdWork::Call(asked));
             }
             Answer::Live { topic_id, topic, live, .. } => {
-                let live = Live { mode: Mode::LongPoll, ..live };
+                // It was asked as a read by events, which is never answered at once. What kind of events does
+                // not matter, but whether it begins at a place that may move.
+                let live = Live { mode: Mode::LongPoll, flavour: live.flavour & Live::UNOPENED, ..live };
                 self.follow(topic_id, topic, Tail { reply, live, brought: 0 });
             }
             // The rules of streams bring nothing later; a reply that is dropped says so.
@@ -291,6 +293,7 @@ impl Tail {
         if next > self.live.offset {
             self.reply.item(&ask::item(response));
             self.live.offset = next;
+            self.live.flavour &= !Live::UNOPENED;
         }
         let closed = ask::is_closed(response);
         if closed {
@@ -340,6 +343,8 @@ mod tests {
     use thalweg_log::Watch;
     use thalweg_reactor::Crew;
     use thalweg_service::{Local, LocalCallOptions};
+    use thalweg_wire::exchange::{self, Method};
+    use thalweg_wire::field::{Field, Name};
 
     fn engine(directory: &tempfile::TempDir) -> Engine {
         let options = thalweg_state::Options::default();
@@ -515,6 +520,76 @@ mod tests {
             assert!(news.take().resumed.is_empty(), "it asks again in each turn");
             drop(held);
             until_said(&mut service, &mut local, "old");
+        }
+    }
+
+    /// Has a store keep next to nothing of its stream `a`, which a tail follows from its beginning and is not
+    /// asked about meanwhile; what the tail is sent then. With `heard` it was sent a record before.
+    fn overtaken(content_type: &str, heard: bool) -> String {
+        let directory = tempfile::tempdir().unwrap();
+        let options = thalweg_state::Options::default();
+        let engine = Engine::open(directory.path(), Durability::Os, Retain::default(), options).unwrap();
+        let pool = Pool::start(1).unwrap();
+        let (mut service, _, mut local) = serve(&engine, pool.clone());
+        let (mut others, _, mut calls) = serve(&engine, pool);
+        let fields = [(Name::ContentType, content_type), (Name::StreamRetainBytes, "1")];
+        let fields = fields.map(|(name, value)| Field { name, value: value.as_bytes() });
+        let (method, path, fields) = (Method::Put, "/v1/stream/a", &fields[..]);
+        let put = exchange::Request { method, path, query: None, fields, body: b"", secure: false };
+        assert!(matches!(others.streams.call(&put, now()), Answer::Respond(made) if made.status == 201));
+        let mut other = |request: &[u8]| {
+            let mut said = String::new();
+            let mut hear = |frame: &[u8]| said += &String::from_utf8_lossy(frame);
+            calls.call(&mut others, request, LocalCallOptions::default(), |_, frame| hear(frame));
+            while calls.in_flight() > 0 {
+                calls.turn(&mut others, |_, _, frame| hear(frame));
+            }
+            said
+        };
+        let append = |text: &str| {
+            frame(&LogRequest::Append(LogAppend {
+                name: "a".into(),
+                data: format!("\"{text}\"").into_bytes().into(),
+                content_type: None,
+                producer: None,
+                close: false,
+            }))
+        };
+        let (begun, mut said) = (Instant::now(), String::new());
+        let call = local.call(&mut service, &tail("a"), LocalCallOptions::default(), |_, _| {});
+        assert!(call.is_some(), "it does not follow");
+        if heard {
+            other(&append("heard"));
+            while !said.contains("heard") {
+                local.turn(&mut service, |_, _, frame| said += &String::from_utf8_lossy(frame));
+                assert!(begun.elapsed() < Duration::from_secs(60), "nothing is said");
+            }
+        }
+        [append("lost"), append(&"x".repeat(1 << 20)), append("kept")]
+            .iter()
+            .for_each(|append| drop(other(append)));
+        while other(&read("a")).contains("lost") {
+            engine.keep_house();
+            assert!(begun.elapsed() < Duration::from_secs(60), "retention takes nothing");
+        }
+        while !(said.contains("kept") || said.contains("offset-gone")) {
+            local.turn(&mut service, |_, _, frame| said += &String::from_utf8_lossy(frame));
+            assert!(begun.elapsed() < Duration::from_secs(60), "nothing is said");
+        }
+        said
+    }
+
+    #[test]
+    fn a_tail_is_told_of_what_retention_took_before_it_once_it_has_begun() {
+        for content_type in ["application/octet-stream", "text/plain", "application/json"] {
+            let said = overtaken(content_type, true);
+            assert!(
+                said.contains("heard") && said.contains("410 offset-gone: "),
+                "{content_type}: {said:.200}"
+            );
+            // The beginning is where what is left begins.
+            let said = overtaken(content_type, false);
+            assert!(said.contains("kept") && !said.contains("lost"), "{content_type}: {said:.200}");
         }
     }
 
