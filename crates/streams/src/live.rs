@@ -102,6 +102,14 @@ impl<S: Store> Streams<S> {
         }
     }
 
+    /// Counts as one more request of those who follow a stream and ask only once. After how many milliseconds
+    /// to say so again, for a stream that ends without.
+    pub fn still_followed(&self, stream: &S::Stream, now: Now) -> Option<u32> {
+        let lifetime = self.store.config(stream).lifetime;
+        self.renew(stream, lifetime, now);
+        lasts_ms(lifetime, now).filter(|_| matches!(lifetime, Lifetime::Sliding { .. }))
+    }
+
     /// The answer of a long-poll whose time is up.
     pub(crate) fn poll_ended(&self, stream: &S::Stream, live: &Live, now: Now) -> Response {
         let lifetime = self.store.config(stream).lifetime;

@@ -9,10 +9,12 @@ use super::ask::{self, Ask, Kind};
 use super::cold::{Cold, ColdWork};
 use super::generated::types::LogRequest;
 use super::news::News;
+use super::renewals::Renewals;
 use crate::engine::Service as Streams;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::task::{Wake, Waker};
+use std::time::Instant;
 use thalweg_http::Limit;
 use thalweg_queue::{Admission, ByTicket};
 use thalweg_reactor::Pool;
@@ -54,6 +56,8 @@ struct Tails {
     tails: Vec<Tail>,
     /// How many more of them wait for the disk.
     away: usize,
+    /// When the stream is to be renewed, if at all.
+    renewal: Option<Instant>,
 }
 
 /// What became of a tail that was asked to go on.
@@ -76,12 +80,13 @@ pub(crate) struct LogService {
     /// Answers, as the frames that they come to.
     waiting: ByTicket<(Reply, Vec<u8>)>,
     tails: HashMap<u64, Tails>,
+    renewals: Renewals,
 }
 
 impl LogService {
     pub(crate) fn new(streams: Streams, news: Arc<News>, pool: Pool) -> Self {
-        let cold = Cold::new(pool, news.clone());
-        Self { streams, news, cold, waiting: ByTicket::new(), tails: HashMap::new() }
+        let (cold, renewals) = (Cold::new(pool, news.clone()), Renewals::new(news.clone()));
+        Self { streams, news, cold, waiting: ByTicket::new(), tails: HashMap::new(), renewals }
     }
 
     /// Makes a call that waited for the disk so many times.
@@ -143,7 +148,8 @@ impl LogService {
     fn follow(&mut self, topic_id: u64, topic: Topic, tail: Tail) {
         let tails = self.tails.remove(&topic_id).unwrap_or_else(|| {
             self.streams.watch(&topic);
-            Tails { topic, tails: Vec::new(), away: 0 }
+            let renewal = self.renewals.plan(topic_id, self.streams.still_followed(&topic, now()));
+            Tails { topic, tails: Vec::new(), away: 0, renewal }
         });
         self.join(topic_id, tails, tail);
     }
@@ -191,6 +197,7 @@ impl LogService {
     /// Keeps those who follow a stream, and asks them again in the next turn if one of them has more to send.
     fn keep(&mut self, topic_id: u64, tails: Tails, more: bool) {
         if tails.tails.is_empty() && tails.away == 0 {
+            self.renewals.forget(topic_id, tails.renewal);
             return self.streams.unwatch(&tails.topic);
         }
         self.tails.insert(topic_id, tails);
@@ -231,6 +238,16 @@ impl LogService {
         TailProgress::HasMore
     }
 
+    /// Renews the streams that are due. PROTOCOL 5.1: each request renews a sliding lifetime, and a tail is
+    /// one request, however long it lasts.
+    fn renew(&mut self) {
+        for topic_id in self.renewals.take_due(Instant::now()) {
+            let Some(tails) = self.tails.get_mut(&topic_id) else { continue };
+            let again_ms = self.streams.still_followed(&tails.topic, now());
+            tails.renewal = self.renewals.plan(topic_id, again_ms);
+        }
+    }
+
     /// What is said where nothing more is tried to bring bytes into memory.
     fn too_cold(&mut self) -> Response {
         self.streams.refuse(&TOO_COLD, Announced::default(), now())
@@ -262,6 +279,9 @@ impl Handler for LogService {
         self.complete(batch.complete);
         if batch.failed {
             self.fail();
+        }
+        if batch.renewal_due {
+            self.renew();
         }
         let mut resumed = batch.resumed;
         for topic_id in batch.advanced {
@@ -333,13 +353,13 @@ fn now() -> Now {
 #[cfg(test)]
 mod tests {
     use super::super::generated::types::{
-        LogAppend, LogCreate, LogFork, LogHead, LogRead, LogRemove, LogTail,
+        Lifetime, LogAppend, LogCreate, LogFork, LogHead, LogRead, LogRemove, LogTail,
     };
     use super::*;
     use crate::command_line::Durability;
     use crate::engine::{Engine, Retain};
     use std::sync::mpsc::{Sender, channel};
-    use std::time::{Duration, Instant};
+    use std::time::Duration;
     use thalweg_log::Watch;
     use thalweg_reactor::Crew;
     use thalweg_service::{Local, LocalCallOptions};
@@ -480,6 +500,38 @@ mod tests {
         assert_eq!(told.len(), 1, "everybody who left was told of one by one");
         told.into_iter().for_each(|topic_id| service.walk(topic_id));
         assert!(service.tails.is_empty());
+    }
+
+    #[test]
+    fn a_stream_that_is_followed_is_renewed_until_nobody_follows_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let (mut service, _, mut local) = world(&directory);
+        let made = frame(&LogRequest::Create(LogCreate {
+            name: "a".into(),
+            content_type: None,
+            lifetime: Some(Lifetime { idle_seconds: Some(1), expires_at: None }),
+            data: None,
+            closed: false,
+        }));
+        local.call(&mut service, &made, LocalCallOptions::default(), |_, _| {});
+        while local.in_flight() > 0 {
+            local.turn(&mut service, |_, _, _| {});
+        }
+        let call = local.call(&mut service, &tail("a"), LocalCallOptions::default(), |_, _| {}).unwrap();
+        let accessed =
+            |service: &LogService| service.tails.values().next().map(|tails| tails.topic.accessed());
+        for _ in 0..2 {
+            let (begun, before) = (Instant::now(), accessed(&service));
+            while accessed(&service) == before {
+                local.turn(&mut service, |_, _, _| {});
+                assert!(begun.elapsed() < Duration::from_secs(30), "it is not renewed");
+            }
+        }
+        local.cancel(&mut service, call);
+        while !service.tails.is_empty() {
+            local.turn(&mut service, |_, _, _| {});
+        }
+        assert!(service.renewals.take_due(Instant::now() + Duration::from_secs(60)).is_empty());
     }
 
     /// The pool is every reactor's: a tail that has a job there takes no more of its room.

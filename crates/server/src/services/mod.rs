@@ -9,6 +9,7 @@ mod cold;
 pub(crate) mod generated;
 mod log;
 mod news;
+mod renewals;
 
 use crate::command_line::{Durability, ServeOptions, Switch};
 use crate::engine::Engine;
