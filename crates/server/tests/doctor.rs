@@ -40,6 +40,7 @@ fn every_check_is_one_row_and_whatever_is_not_good_says_what_to_do() {
         "space",
         "kept by",
         "sync",
+        "services",
     ] {
         let rows = text
             .lines()
@@ -52,6 +53,19 @@ fn every_check_is_one_row_and_whatever_is_not_good_says_what_to_do() {
         assert_eq!(finding["verdict"] == "good", finding.get("advice").is_none(), "{finding}");
     }
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0, "something was left behind");
+}
+
+/// `serve` refuses it, too.
+#[test]
+fn a_directory_in_which_no_service_can_listen_is_bad_unless_none_is_to() {
+    let directory = tempfile::tempdir().unwrap();
+    let long = "d".repeat(120);
+    let services = |environment: &[(&str, &str)]| {
+        let output = doctor(directory.path(), &["--data", &long, "--output", "json"], environment);
+        (output.status.code(), finding(&output, "services")["verdict"].clone())
+    };
+    assert_eq!(services(&[]), (Some(1), "bad".into()));
+    assert_eq!(services(&[("THALWEG_SERVICES", "off")]), (Some(0), "good".into()));
 }
 
 #[test]

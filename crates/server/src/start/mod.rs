@@ -33,6 +33,7 @@ mod systemd;
 pub(crate) use address::{ListenAddress, ListenSpec};
 pub(crate) use error::ServerError;
 pub(crate) use plan::Plan;
+pub(crate) use preflight::check_services;
 pub(crate) use systemd::{Supervisor, listeners as listeners_handed_over};
 
 use self::greeting::Greeting;
@@ -99,7 +100,7 @@ pub(crate) fn serve(
     let per_reactor = PerReactor::of(options, plan.reactors, inherited.len() + plan.streams.len())
         .map_err(ServerError::Descriptors)?;
     let limits = per_reactor.limits(options);
-    step(|| preflight::check(options))?;
+    step(|| check_services(options))?;
     let mut addresses = step(|| Addresses::before_store(&plan, options))?;
     let paths = Mutex::new(addresses.take_paths());
     let engine = open_store(&process, options, &plan, limits.streams, &paths)?;

@@ -18,7 +18,7 @@ use std::path::{Path, absolute};
 ///
 /// # Errors
 /// One that no socket can have.
-pub(super) fn check(options: &ServeOptions) -> Result<(), ServerError> {
+pub(crate) fn check_services(options: &ServeOptions) -> Result<(), ServerError> {
     services::addresses(options).iter().try_for_each(check_service)
 }
 

@@ -77,7 +77,7 @@ fn environment(unread: &str) -> Finding {
 pub(crate) fn examine(options: &ServeOptions, limits: &Limits, output: Output) -> Result<bool, Failure> {
     let mut findings = system::findings(options, limits);
     findings.push(environment(&config::unread_variables()));
-    findings.extend(place::findings(&options.data, options.durability));
+    findings.extend(place::findings(options));
     let fine = findings.iter().all(|finding| finding.verdict != Verdict::Bad);
     let text: Vec<String> = findings.iter().map(ToString::to_string).collect();
     output.say(text.join("\n"), serde_json::json!({ "findings": findings, "fine": fine }))?;

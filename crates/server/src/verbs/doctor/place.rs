@@ -1,10 +1,11 @@
-//! What concerns the directory of a store: who may look at it, what it lies on, how fast that is, and whether
-//! its files are of this time.
+//! What concerns the directory of a store: who may look at it, what it lies on, how fast that is, whether its
+//! files are of this time, and whether services can listen there.
 
 use super::{Finding, bad, good, poor};
-use crate::command_line::Durability;
+use crate::command_line::{Durability, ServeOptions};
 use crate::quantity::Bytes;
 use crate::quoting::quoted;
+use crate::start::{ServerError, check_services};
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -27,14 +28,28 @@ const EARLIEST_S: u64 = 1_577_836_800;
 const AHEAD_MAX: Duration = Duration::from_secs(60);
 
 /// What is to be said of where a store would be: a directory, there or not, or nowhere.
-pub(super) fn findings(data: &Path, durability: Durability) -> Vec<Finding> {
+pub(super) fn findings(options: &ServeOptions) -> Vec<Finding> {
+    let data = &options.data;
     let mut findings = vec![wall_clock(data)];
-    if durability == Durability::Memory {
+    if options.durability == Durability::Memory {
         findings.push(good("directory", "none: --durability memory keeps the store in memory"));
     } else {
         findings.extend(directory(data, &existing(data)));
     }
+    findings.push(services(options));
     findings
+}
+
+/// Whether the services can listen where they would.
+fn services(options: &ServeOptions) -> Finding {
+    match check_services(options) {
+        Ok(()) => good("services", "no path that they would listen at is too long for a socket"),
+        Err(ServerError::ServicePath(path, error)) => {
+            let found = format!("cannot listen at {}: {error}", path.display());
+            bad("services", found, "a server would not start: choose a shorter --data, or --services off")
+        }
+        Err(error) => bad("services", error.to_string(), "a server would not start"),
+    }
 }
 
 /// The directory, or the nearest one above it that is there.
