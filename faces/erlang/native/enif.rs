@@ -118,6 +118,7 @@ pub(crate) const KIND_CREATE: c_int = 1;
 pub(crate) const KIND_TAKE_OVER: c_int = 2;
 
 unsafe extern "C" {
+    pub(crate) fn enif_priv_data(env: *mut RawEnv) -> *mut c_void;
     pub(crate) fn enif_alloc_env() -> *mut RawEnv;
     pub(crate) fn enif_clear_env(env: *mut RawEnv);
     pub(crate) fn enif_free_env(env: *mut RawEnv);

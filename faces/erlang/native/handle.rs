@@ -11,7 +11,7 @@ use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
 use std::os::fd::RawFd;
 use std::ptr::{self, NonNull};
-use std::sync::OnceLock;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The kind of our objects.
 #[derive(Debug)]
@@ -19,19 +19,33 @@ struct Class(NonNull<RawKind>);
 
 // SAFETY: a kind is a constant of the virtual machine, good in every thread.
 unsafe impl Send for Class {}
-// SAFETY: as above.
-unsafe impl Sync for Class {}
 
-static CLASS: OnceLock<Class> = OnceLock::new();
+/// The kind that this library declared last: tells whether a library that is taken over is this one. Calls
+/// find their kind with their environment ([`kind`]).
+static DECLARED: Mutex<Option<Class>> = Mutex::new(None);
 
-/// Declares the kind. Called once, while the library is being loaded.
-pub(crate) fn declare(env: Env) -> bool {
-    open(env, enif::KIND_CREATE).is_some_and(|kind| CLASS.set(Class(kind)).is_ok())
+fn declared() -> MutexGuard<'static, Option<Class>> {
+    DECLARED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Keeps the kind for newer code that takes the library over. `false`: it is another's.
-pub(crate) fn keep(env: Env) -> bool {
-    CLASS.get().is_some_and(|class| open(env, enif::KIND_TAKE_OVER) == Some(class.0))
+/// Declares the kind, for the virtual machine to keep with the library. Called while that is being loaded,
+/// which may be again: objects of the kind before keep the library in memory when its module is purged.
+pub(crate) fn declare(env: Env) -> Option<NonNull<RawKind>> {
+    let kind = open(env, enif::KIND_CREATE)?;
+    *declared() = Some(Class(kind));
+    Some(kind)
+}
+
+/// Keeps the kind for newer code that takes the library over. `None`: it is another's.
+pub(crate) fn keep(env: Env) -> Option<NonNull<RawKind>> {
+    let known = declared().as_ref()?.0;
+    open(env, enif::KIND_TAKE_OVER).filter(|kind| *kind == known)
+}
+
+/// The kind that the library was loaded with.
+fn kind(env: Env) -> Option<NonNull<RawKind>> {
+    // SAFETY: the environment is of a call into the library, whose data is the kind.
+    NonNull::new(unsafe { enif::enif_priv_data(env.0) }.cast())
 }
 
 fn open(env: Env, flags: c_int) -> Option<NonNull<RawKind>> {
@@ -58,7 +72,7 @@ fn open(env: Env, flags: c_int) -> Option<NonNull<RawKind>> {
 
 /// Hands a connection over to the virtual machine. The connection goes when its router does.
 pub(crate) fn make(env: Env, connection: Connection) -> Option<RawTerm> {
-    let kind = CLASS.get()?.0;
+    let kind = kind(env)?;
     let router = connection.router;
     let mut monitor = MaybeUninit::<Monitor>::uninit();
     // SAFETY: the object is as large as is said and initialised before it is seen; the term holds it
@@ -75,7 +89,7 @@ pub(crate) fn make(env: Env, connection: Connection) -> Option<RawTerm> {
 
 /// The connection that a term is. It lives as long as the call, because the term does.
 pub(crate) fn of<'c>(env: Env, term: RawTerm) -> Option<&'c Connection> {
-    let kind = CLASS.get()?.0;
+    let kind = kind(env)?;
     let mut object = ptr::null_mut();
     // SAFETY: the term is of this environment.
     let found = unsafe { enif::enif_get_resource(env.0, term, kind.as_ptr(), &raw mut object) } != 0;

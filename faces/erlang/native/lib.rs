@@ -28,6 +28,7 @@ mod waiter;
 use enif::{FunctionEntry, LibraryEntry, RawEnv, RawTerm};
 use std::ffi::{CStr, c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr::NonNull;
 use term::Env;
 
 /// Calls a function with its arguments; no panic leaves it.
@@ -116,23 +117,37 @@ static LIBRARY: LibraryEntry = LibraryEntry {
 };
 
 /// # Safety
-/// Called by the virtual machine, once.
-unsafe extern "C" fn load_library(env: *mut RawEnv, _data: *mut *mut c_void, _info: RawTerm) -> c_int {
+/// Called by the virtual machine, with a place for the library's data.
+unsafe extern "C" fn load_library(env: *mut RawEnv, data: *mut *mut c_void, _info: RawTerm) -> c_int {
     let env = Env(env);
     atoms::prepare(env);
-    c_int::from(!handle::declare(env))
+    // SAFETY: said above.
+    unsafe { set_data(data, handle::declare(env)) }
 }
 
 /// # Safety
-/// Called by the virtual machine, when newer code takes over. That has to be of the same library: another
-/// build knows nothing of the connections that there are, nor how they lie in memory.
+/// Called by the virtual machine, when newer code takes over, with a place for the library's data. The code
+/// has to be of the same library: another build knows nothing of the connections that there are, nor how
+/// they lie in memory.
 unsafe extern "C" fn upgrade_library(
     env: *mut RawEnv,
-    _data: *mut *mut c_void,
+    data: *mut *mut c_void,
     _old: *mut *mut c_void,
     _info: RawTerm,
 ) -> c_int {
-    c_int::from(!handle::keep(Env(env)))
+    // SAFETY: said above.
+    unsafe { set_data(data, handle::keep(Env(env))) }
+}
+
+/// Makes the kind of our objects the library's data; 0, unless there is none.
+///
+/// # Safety
+/// There is such a place.
+unsafe fn set_data(data: *mut *mut c_void, kind: Option<NonNull<enif::RawKind>>) -> c_int {
+    let Some(kind) = kind else { return 1 };
+    // SAFETY: said above.
+    unsafe { *data = kind.as_ptr().cast() };
+    0
 }
 
 /// Where the virtual machine begins.

@@ -216,7 +216,7 @@ macro_rules! absent {
 }
 
 absent! {
-    enif_get_local_pid, enif_self, enif_open_resource_type_x,
+    enif_priv_data, enif_get_local_pid, enif_self, enif_open_resource_type_x,
     enif_alloc_resource, enif_release_resource, enif_make_resource, enif_get_resource,
     enif_monitor_process, enif_select, enif_term_type, enif_get_long, enif_get_ulong,
     enif_get_double, enif_get_atom, enif_get_tuple, enif_get_list_cell, enif_is_empty_list,

@@ -795,6 +795,18 @@ native_half_stays(Config) ->
     {ok, 1} = thalweg:call(sample, echo, [1], #{pool => later}),
     ok = thalweg:stop_pool(later).
 
+%% It may be taken out and loaded again, be it that somebody still has something of it.
+native_half_comes_again(_Config) ->
+    Source =
+        "{ok, Client} = thalweg_client:connect(\"nobody.sock\", #{connect_within => 600000}), ok = thalweg_client:close(Client), "
+        "true = code:delete(thalweg_nif), false = code:purge(thalweg_nif), {module, _} = code:ensure_loaded(thalweg_nif), "
+        %% What belongs to what was taken out is nothing any more.
+        "{badarg, _} = element(2, (catch thalweg_client:in_flight(Client))), "
+        "{ok, Other} = thalweg_client:connect(\"nobody.sock\", #{connect_within => 600000}), 0 = thalweg_client:in_flight(Other), "
+        "io:format(\"~nAgain\", []), halt().",
+    Said = os:cmd(lists:flatten(["erl -noshell -pa ", filename:dirname(code:which(thalweg)), " -eval '", Source, "'"])),
+    {_, "Again"} = {Said, lists:last(string:split(Said, "\n", all))}.
+
 load_native_half() ->
     _ = code:purge(thalweg_nif),
     code:load_file(thalweg_nif).
