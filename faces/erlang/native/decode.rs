@@ -3,7 +3,7 @@
 
 use crate::atoms::atoms;
 use crate::enif::RawTerm;
-use crate::term::Env;
+use crate::term::{Env, Kind};
 use thalweg_wire::term::{self, Build, TermError};
 
 /// Why bytes are no term.
@@ -22,6 +22,14 @@ pub(crate) fn term(env: Env, bytes: &[u8]) -> Result<RawTerm, NoTerm> {
 }
 
 struct Terms(Env);
+
+impl Terms {
+    /// What an external form stands for, if it is of the kind that it was said to be.
+    fn external(&self, form: &[u8], kind: Kind) -> Result<RawTerm, NoTerm> {
+        let term = self.0.of_external(form).filter(|term| self.0.kind(*term) == kind);
+        term.ok_or(NoTerm::from(TermError("no process and no reference")))
+    }
+}
 
 impl Build for Terms {
     type Value = RawTerm;
@@ -97,10 +105,10 @@ impl Build for Terms {
     }
 
     fn pid(&mut self, form: &[u8]) -> Result<RawTerm, NoTerm> {
-        self.0.of_external(form).ok_or(NoTerm::from(TermError("no process and no reference")))
+        self.external(form, Kind::Pid)
     }
 
     fn reference(&mut self, form: &[u8]) -> Result<RawTerm, NoTerm> {
-        self.pid(form)
+        self.external(form, Kind::Reference)
     }
 }

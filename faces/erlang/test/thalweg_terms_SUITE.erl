@@ -134,6 +134,12 @@ prefixes_and_noise(_Config) ->
     [{error, _} = thalweg_nif:decode(binary:part(Bytes, 0, N)) || N <- lists:seq(0, byte_size(Bytes) - 1)],
     Noise = [rand:bytes(rand:uniform(64)) || _ <- lists:seq(1, 5000)],
     [true = lists:member(element(1, thalweg_nif:decode(Some)), [ok, error]) || Some <- Noise],
+    %% Nor is anything what it is not: a process is one, and a reference.
+    [Pid, Reference | Others] = [{Term, term_to_binary(Term)} || Term <- [self(), make_ref(), ok, 5, [], #{}, <<"x">>]],
+    [
+        {Type, Term, {error, {no_erlang_value, _}}} = {Type, Term, thalweg_nif:decode(<<16#c7, (byte_size(Form)), Type, Form/binary>>)}
+     || {Type, Wrong} <- [{3, [Reference | Others]}, {4, [Pid | Others]}], {Term, Form} <- Wrong
+    ],
     heard(Noise).
 
 heard(Noise) ->
