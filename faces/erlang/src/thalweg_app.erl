@@ -2,7 +2,7 @@
 -module(thalweg_app).
 -behaviour(application).
 
--export([start/2, stop/1]).
+-export([start/2, prep_stop/1, stop/1]).
 
 -spec start(application:start_type(), term()) -> {ok, pid()} | {error, term()}.
 start(_Type, _Arguments) ->
@@ -19,16 +19,26 @@ native_half() -> filename:join([filename:dirname(filename:dirname(code:which(?MO
 begin_all() ->
     case thalweg_sup:start_link() of
         {ok, Supervisor} ->
-            case application:get_env(thalweg, pool, #{}) of
-                none -> {ok, Supervisor};
-                Options ->
-                    case thalweg:start_pool(default, Options) of
-                        {ok, _} -> {ok, Supervisor};
-                        {error, Reason} -> {error, Reason}
-                    end
+            case begin_pool(application:get_env(thalweg, pool, #{})) of
+                {ok, _} -> {ok, Supervisor};
+                {error, Reason} ->
+                    %% It would end with this process, and be in the way of whoever starts the application again before that.
+                    true = unlink(Supervisor),
+                    ok = gen_server:stop(Supervisor, shutdown, infinity),
+                    {error, Reason}
             end;
         {error, Reason} -> {error, Reason}
     end.
+
+-spec begin_pool(none | thalweg_pool:options()) -> {ok, none | pid()} | {error, term()}.
+begin_pool(none) -> {ok, none};
+begin_pool(Options) -> thalweg:start_pool(default, Options).
+
+%% Its supervisor would end one pool after the other.
+-spec prep_stop(term()) -> term().
+prep_stop(State) ->
+    ok = thalweg_pool:stop_all(),
+    State.
 
 -spec stop(term()) -> ok.
 stop(_State) -> ok.

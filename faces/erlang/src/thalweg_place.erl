@@ -30,8 +30,8 @@
     pause = 0 :: non_neg_integer()
 }).
 
--spec start_link(atom(), pos_integer(), thalweg_pool:options()) -> {ok, pid()} | {error, term()}.
-start_link(Pool, Index, Options) -> gen_server:start_link(?MODULE, {Pool, Index, Options}, []).
+-spec start_link(atom(), thalweg_pool:options(), pos_integer()) -> {ok, pid()} | {error, term()}.
+start_link(Pool, Options, Index) -> gen_server:start_link(?MODULE, {Pool, Index, Options}, []).
 
 %% @doc Waits until the first worker is ready, or cannot be.
 -spec ready(pid()) -> ok | {error, term()}.

@@ -1,12 +1,13 @@
 %% @private A pool: the supervisor of the places of its workers. They are told apart by their index; `thalweg_directory' says
-%% which workers there are.
+%% which workers there are. They end at the same time: no caller waits for another worker's end to be told so.
 %%
 %% The supervisor of all pools never waits for one: a pool is there at once, the process that starts it waits for its workers, and it ends by
 %% itself before that supervisor is told so.
 -module(thalweg_pool).
 -behaviour(supervisor).
+-compile({no_auto_import, [size/1]}).
 
--export([start/2, stop/1, start_link/2, init/1]).
+-export([start/2, stop/1, stop_all/0, size/1, start_link/2, init/1]).
 -export_type([options/0]).
 
 -type options() :: #{
@@ -50,8 +51,7 @@ begin_whole(Name, Options) ->
     },
     case supervisor:start_child(thalweg_sup, Child) of
         {ok, Pool} when is_pid(Pool) ->
-            Places = [Place || {_, Place, _, _} <- lists:sort(supervisor:which_children(Pool)), is_pid(Place)],
-            case all_ready(Places) of
+            case all_ready([Place || {_, Place, _, _} <- supervisor:which_children(Pool), is_pid(Place)]) of
                 ok -> {ok, Pool};
                 {error, Reason} ->
                     _ = stop(Name),
@@ -82,6 +82,12 @@ stop(Name) ->
             until_forgotten(Name, Pool)
     end.
 
+%% @doc Ends all pools, at the same time.
+-spec stop_all() -> ok.
+stop_all() ->
+    Stopping = [spawn_monitor(fun() -> stop(Name) end) || {{pool, Name}, _, _, _} <- supervisor:which_children(thalweg_sup)],
+    lists:foreach(fun({_, Monitor}) -> receive {'DOWN', Monitor, process, _, _} -> ok end end, Stopping).
+
 -spec until_forgotten(atom(), pid()) -> ok.
 until_forgotten(Name, Pool) ->
     case named(Name) of
@@ -96,22 +102,25 @@ named(Name) ->
         _ -> none
     end.
 
--spec start_link(atom(), options()) -> {ok, pid()} | {error, term()}.
-start_link(Name, Options) -> supervisor:start_link(?MODULE, {Name, Options}).
+-spec start_link(atom(), options()) -> {ok, pid()} | ignore | {error, term()}.
+start_link(Name, Options) ->
+    case supervisor:start_link(?MODULE, {Name, Options}) of
+        {ok, Pool} ->
+            _ = [{ok, _} = supervisor:start_child(Pool, [Index]) || Index <- lists:seq(1, size(Options))],
+            {ok, Pool};
+        Other -> Other
+    end.
 
 -spec init({atom(), options()}) -> {ok, {supervisor:sup_flags(), [supervisor:child_spec()]}}.
 init({Name, Options}) ->
     %% One of its name that failed, or is long gone, may have had more places.
     ok = thalweg_directory:forget(Name),
-    %% Schedulers are as many as processors that this process may use: those of the machine may be more, or unknown.
-    Size = maps:get(size, Options, max(1, erlang:system_info(schedulers_online) - 1)),
-    Place = fun(Index) ->
-        #{
-            id => Index,
-            start => {thalweg_place, start_link, [Name, Index, Options]},
-            %% It bounds what it waits for by itself.
-            shutdown => infinity
-        }
-    end,
-    Flags = #{strategy => one_for_one, intensity => Size, period => 10},
-    {ok, {Flags, [Place(Index) || Index <- lists:seq(1, Size)]}}.
+    %% It bounds what it waits for by itself.
+    Place = #{id => place, start => {thalweg_place, start_link, [Name, Options]}, shutdown => infinity},
+    %% Of the supervisors that there are, the one that ends its children at the same time.
+    {ok, {#{strategy => simple_one_for_one, intensity => size(Options), period => 10}, [Place]}}.
+
+%% @doc How many workers it has. Schedulers are as many as processors that this process may use: those of the machine may be more,
+%% or unknown.
+-spec size(options()) -> pos_integer().
+size(Options) -> maps:get(size, Options, max(1, erlang:system_info(schedulers_online) - 1)).

@@ -4,10 +4,10 @@
 
 all() ->
     [
-        named_pools, as_many_as_schedulers, sockets_are_nobody_elses, no_runtime_directory, no_room_for_an_endpoint, options_that_meet, heard_between_two_looks, given_up_and_not_gone, many_callers_that_are_no_more, dies_before_its_child, starting_holds_nobody_up, ending_holds_nobody_up, in_flight_when_it_is_stopped, late_when_it_is_stopped, killed_under_callers, killed_while_idle, affinity_outlives_a_neighbour, ends_by_itself, no_interpreter, interpreter_from_here, no_venv, venv, broken_worker, program_that_has_ended,
+        named_pools, as_many_as_schedulers, sockets_are_nobody_elses, no_runtime_directory, no_room_for_an_endpoint, options_that_meet, heard_between_two_looks, given_up_and_not_gone, many_callers_that_are_no_more, dies_before_its_child, starting_holds_nobody_up, ending_holds_nobody_up, in_flight_when_it_is_stopped, all_workers_end_at_once, all_pools_end_at_once, late_when_it_is_stopped, killed_under_callers, killed_while_idle, affinity_outlives_a_neighbour, ends_by_itself, no_interpreter, interpreter_from_here, no_venv, venv, broken_worker, program_that_has_ended,
         cannot_start_again, flapping, failed_start_leaves_nothing, directory_comes_again, lost_message, logging_while_it_runs, logging_in_a_child,
         standard_output, output_without_end, lines_that_nobody_takes, stopped_in_time, output_in_pieces, standard_input, logging, logging_what_is_no_line, ends_while_it_starts, environment, load_is_spread, streams_are_spread,
-        calls_pass_over_who_is_not_there_yet, not_heard_any_more, worker_ends_with_the_pool, native_half_stays, no_native_half, code_is_loaded_again_and_again,
+        calls_pass_over_who_is_not_there_yet, not_heard_any_more, worker_ends_with_the_pool, native_half_stays, native_half_comes_again, no_native_half, application_that_does_not_start, code_is_loaded_again_and_again,
         workers_end_with_the_virtual_machine
     ].
 
@@ -28,9 +28,7 @@ named_pools(_Config) ->
 
 %% However many processors the machine has.
 as_many_as_schedulers(_Config) ->
-    Source =
-        "{ok, _} = thalweg_directory:start_link(), {ok, {_, Places}} = thalweg_pool:init({any, #{}}), "
-        "io:format(\"~b\", [length(Places)]), halt().",
+    Source = "io:format(\"~b\", [thalweg_pool:size(#{})]), halt().",
     Run = ["erl -noshell -pa ", filename:dirname(code:which(thalweg)), " -eval '", Source, "' "],
     ["4", "1"] = [os:cmd(lists:flatten([Run, Schedulers])) || Schedulers <- ["+S 5:5", "+S 5:1"]].
 
@@ -46,6 +44,14 @@ no_native_half(Config) ->
     Native = filename:join(Home, "priv/thalweg_nif.so"),
     ["Why: {no_native_half," ++ Where] = [Line || "Why: " ++ _ = Line <- string:split(Said, "\n", all)],
     {true, _} = {string:find(Where, Native) =/= nomatch, Said}.
+
+%% Nothing of one that could not start is in the way of the next attempt.
+application_that_does_not_start(_Config) ->
+    Source =
+        "ok = application:load(thalweg), ok = application:set_env(thalweg, pool, #{venv => \"/no/such/venv\"}), "
+        "{error, {no_such_venv, _}} = thalweg_app:start(normal, []), io:format(\"~nLeft: ~p\", [whereis(thalweg_sup)]), halt().",
+    Said = os:cmd(lists:flatten(["erl -noshell -pa ", filename:dirname(code:which(thalweg)), " -eval '", Source, "'"])),
+    {_, "Left: undefined"} = {Said, lists:last(string:split(Said, "\n", all))}.
 
 %% A worker listens where no other user can be before it, and nothing is left of that behind it.
 sockets_are_nobody_elses(_Config) ->
@@ -251,6 +257,33 @@ in_flight_when_it_is_stopped(_Config) ->
     end,
     [receive Said -> ok after 0 -> error({not_said, Said}) end || Said <- [cleaning, cleaning, cleaned, cleaned, cleaned]],
     ok = thalweg:unregister(cleaning).
+
+%% No caller waits for what another worker, or another pool, does about its end.
+all_workers_end_at_once(_Config) ->
+    {ok, _} = thalweg:start_pool(ending, thalweg_test:pool(#{size => 2, shut_down_within => 120000})),
+    at_once([ending, ending], fun() -> thalweg:stop_pool(ending) end).
+
+all_pools_end_at_once(Config) ->
+    Pools = [ending, elsewhere],
+    [{ok, _} = thalweg:start_pool(Pool, thalweg_test:pool(#{size => 1, shut_down_within => 120000})) || Pool <- Pools],
+    at_once(Pools, fun() -> application:stop(thalweg) end),
+    Config = init_per_suite(Config),
+    ok.
+
+%% Has each of these clean up, which goes on until all of them do.
+at_once(Pools, Stop) ->
+    Self = self(),
+    ok = thalweg:register(cleaning, fun([]) -> Self ! {cleaning, self()}, receive go -> none end end),
+    Requests = [thalweg:spawn_call(sample, wait_and_clean, [Self, 0], #{pool => Pool}) || Pool <- Pools],
+    [receive begun -> ok end || _ <- Pools],
+    {_, Monitor} = spawn_monitor(fun() -> exit(Stop()) end),
+    Cleaning = [receive {cleaning, Callback} -> Callback after 60000 -> ct:fail(waits_for_another) end || _ <- Pools],
+    [{error, {fault, disconnected, _}} = thalweg:await(Request, infinity) || Request <- Requests],
+    [Callback ! go || Callback <- Cleaning],
+    [receive cleaned -> ok end || _ <- Pools],
+    receive
+        {'DOWN', Monitor, process, _, Outcome} -> ok = Outcome
+    end.
 
 %% For as long as it may, and no longer.
 late_when_it_is_stopped(_Config) ->
