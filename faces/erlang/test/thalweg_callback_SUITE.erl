@@ -5,7 +5,7 @@
 all() ->
     [
         callback, from_a_coroutine, from_a_thread, from_threads_that_are_waited_for, beside_a_thread_that_takes_in, errors, by_an_atom, no_python_value, nested, too_deep, beside_others, while_one_waits, given_up_while_one_waits,
-        given_up_below_another, interrupt_while_another_is_described, interrupt_while_another_is_answered, too_large_to_be_said, in_time, module_and_function, names_that_are_none,
+        given_up_below_another, interrupt_while_another_is_described, interrupt_while_another_is_answered, interrupt_while_a_future_is_resolved, too_large_to_be_said, in_time, module_and_function, names_that_are_none,
         outlive_what_begins_anew, unregistered_while_it_runs, sent, sent_while_it_runs, sent_beyond_what_is_read, sent_to_the_dead, shared_values, counters, channels_to_erlang,
         channels_to_python, channels_between, channels_of_bytes, channels_of_bytes_to_python, channels_close, channels_pass_over_the_dead,
         channels_pass_over_those_who_gave_up, callbacks_that_die,
@@ -231,6 +231,22 @@ interrupt_while_another_is_answered(_Config) ->
     end,
     {ok, 1} = thalweg:call(sample, echo, [1], Options),
     [ok = thalweg:unregister(Name) || Name <- [above, beside]],
+    ok = thalweg:stop_pool(alone).
+
+%% What a call waits for may be about to be resolved by another: it is given up behind that.
+interrupt_while_a_future_is_resolved(_Config) ->
+    Options = without_threads(),
+    Waiting = thalweg:spawn_call(sample, wait_for_another, [self()], Options),
+    receive waits -> ok end,
+    Another = thalweg:spawn_call(sample, go_on_with_another, [self()], Options),
+    receive
+        above -> ok = thalweg:cancel(Waiting)
+    end,
+    {ok, <<"resolved">>} = thalweg:await(Another, infinity),
+    receive
+        cancelled -> ok
+    after 60000 -> ct:fail(not_cancelled)
+    end,
     ok = thalweg:stop_pool(alone).
 
 %% More than Erlang takes at once is refused where it is said, and the worker is heard as before.

@@ -574,6 +574,59 @@ def call_back_beside_another(pid, above, beside):
         erlang.send(pid, ("interrupted", other.result(0)))
 
 
+class HearingWait(asyncio.Future):
+    """An interrupt that came is heard of between a look whether it is done, and what is done then."""
+
+    def done(self):
+        is_done = super().done()
+        hear()
+        return is_done
+
+
+waited_for = None
+
+
+async def wait_for_another(pid):
+    sys.modules["sample"].waited_for = HearingWait()
+    erlang.send(pid, Atom("waits"))
+    try:
+        await waited_for
+    except asyncio.CancelledError:
+        erlang.send(pid, Atom("cancelled"))
+        raise
+
+
+def go_on_with_another(pid):
+    """Resolves what another call waits for, as asyncio's locks and queues do."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGIO})
+    erlang.send(pid, Atom("above"))
+    wait_for_interrupt()
+    if not waited_for.done():
+        waited_for.set_result(None)
+    return "resolved"
+
+
+class InterruptedBehind:
+    """A worker's desk, where an interrupt comes right behind what is said, once."""
+
+    def __init__(self, worker):
+        self.worker, self.desk = worker, worker.desk
+        worker.desk = self
+
+    def say(self, *words):
+        self.worker.desk = self.desk
+        self.desk.say(*words)
+        raise Interrupted
+
+
+async def receive_and_be_interrupted(number):
+    InterruptedBehind(erlang._worker)
+    try:
+        return await Channel(number).areceive()
+    except Interrupted:
+        return "interrupted"
+
+
 async def not_suspended(seconds):
     """Its worker fails to take what is suspended, once."""
     worker = erlang._worker

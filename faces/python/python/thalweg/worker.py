@@ -423,9 +423,10 @@ class Worker:
         unwanted = self.desk.interrupts(current)
         # That took in what had come, so that nothing else says that it is there.
         self.loop.call_soon_threadsafe(self._turn)
-        # A task between two steps may have the next one before that turn, and nothing to interrupt it.
+        # A task between two steps may have the next one before that turn, and nothing to interrupt it. One that waits for a future
+        # has it behind that turn, and the future is not cancelled here: what this interrupts may be about to resolve it.
         for task, job in list(self._jobs.values()):
-            if job is not current:
+            if job is not current and not _waits(task):
                 self._give_up(task, job)
         if unwanted:
             raise Interrupted
@@ -482,6 +483,12 @@ async def leave(within: float) -> list[str]:
         left = max(0.0, within - round(time.monotonic() - began, 2))
         wrong += await asgi.shut_down(left)
     return wrong
+
+
+def _waits(task: asyncio.Task[Any]) -> bool:
+    """Whether a task's next step is not even scheduled: it waits for a future that nothing has resolved."""
+    waiter: asyncio.Future[Any] | None = getattr(task, "_fut_waiter", None)
+    return waiter is not None and not waiter.done()
 
 
 def _listens_at(number: int, path: str) -> bool:
