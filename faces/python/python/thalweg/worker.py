@@ -293,7 +293,8 @@ class Worker:
         try:
             self.desk.say(_SAY_CALLBACK, number, (name, list(arguments)))
         except BaseException:
-            del self._callbacks[number]
+            # It may be on its way: an interrupt is raised behind what was said.
+            self.abandon(number)
             raise
         return number
 
