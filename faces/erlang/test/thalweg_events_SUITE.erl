@@ -5,8 +5,8 @@
 all() ->
     [
         posted, timers, never_early, cancelled, cancelled_among_equals, cancelled_among_many, cancelled_while_polled, nothing_in_time, poll_takes_over,
-        who_polled_is_no_more, bounded, told_whether_there_is_room, a_stream_without_room, streams_of_one_number, the_end_of_a_stream_without_room, wrong_arguments, strays, not_handed_over,
-        tcp, udp, udp_with_ancillary_data, an_error_of_a_datagram, so_many_messages_and_no_more, into_a_worker, a_kind_that_a_worker_does_not_know, descriptors_into_a_worker, sockets_into_a_worker, a_worker_without_room, a_worker_that_takes_nothing, without_a_value_in_python, without_a_value_in_the_worker, a_worker_that_ended, ends_with_its_owner
+        who_polled_is_no_more, bounded, told_whether_there_is_room, a_stream_without_room, streams_of_one_number, the_end_of_a_stream_without_room, wrong_arguments, strays, not_handed_over, closed_here,
+        tcp, udp, udp_with_ancillary_data, an_error_of_a_datagram, so_many_messages_and_no_more, into_a_worker, a_kind_that_a_worker_does_not_know, descriptors_into_a_worker, sockets_into_a_worker, a_worker_without_room, a_worker_is_looked_at_once, a_worker_that_takes_nothing, without_a_value_in_python, without_a_value_in_the_worker, a_worker_that_ended, ends_with_its_owner
     ].
 
 init_per_suite(Config) -> thalweg_test:start(Config, #{size => 1}).
@@ -467,6 +467,23 @@ a_worker_without_room(Config) ->
     Expected = [told(30) || _ <- Expected],
     {ok, 1} = thalweg:call(sample, capacity, [Before]),
     0 = thalweg_events:refused(Events).
+
+%% Room that is waited for is looked for at one time, however many calls find none meanwhile.
+a_worker_is_looked_at_once(_Config) ->
+    Options = #{pool => narrow},
+    {ok, _} = thalweg:start_pool(narrow, thalweg_test:pool(#{size => 1})),
+    {ok, Events} = thalweg_events:start_link(),
+    {ok, Number} = thalweg:call(sample, listen, [self()], Options),
+    {ok, none} = thalweg:call(sample, count_called_later, [], Options),
+    {ok, Before} = thalweg:call(sample, capacity, [0], Options),
+    ok = thalweg_events:to_worker(Events, narrow, 1),
+    ok = thalweg_events:post_checked(Events, 30, Number, <<"late">>),
+    [{ok, N} = thalweg:call(sample, echo, [N], Options) || N <- lists:seq(1, 50)],
+    {ok, Looks} = thalweg:call(sample, what_is_called_later, [], Options),
+    {true, Looks} = {Looks =< 1, Looks},
+    {ok, 0} = thalweg:call(sample, capacity, [Before], Options),
+    <<"late">> = told(30),
+    ok = thalweg:stop_pool(narrow).
 
 %% One that has no room for long is overloaded, which the owner is told, and who asks.
 a_worker_that_takes_nothing(_Config) ->

@@ -879,5 +879,28 @@ def capacity(events):
     return before
 
 
+called_later = 0
+
+
+def count_called_later():
+    """From here on: what the loop is asked to call later, until it is called."""
+    loop = asyncio.get_event_loop()
+    call_later = loop.call_later
+
+    def counting(delay, called, *words):
+        def counted():
+            sys.modules["sample"].called_later -= 1
+            called(*words)
+
+        sys.modules["sample"].called_later += 1
+        return call_later(delay, counted)
+
+    loop.call_later = counting
+
+
+def what_is_called_later():
+    return called_later
+
+
 def thread_name():
     return threading.current_thread() is threading.main_thread()

@@ -69,6 +69,7 @@ class Worker:
         self._callbacks: dict[int, Future[Any] | asyncio.Future[Any]] = {}
         self._scopes: dict[bytes, dict[str, Any]] = {}
         self._owes_turn = False
+        self._looks_for_room = False
         self._input = 0
 
     def run(self) -> None:
@@ -100,6 +101,10 @@ class Worker:
 
     def _another(self) -> None:
         self._owes_turn = False
+        self._turn()
+
+    def _look_for_room(self) -> None:
+        self._looks_for_room = False
         self._turn()
 
     # What the desk calls.
@@ -243,8 +248,9 @@ class Worker:
             # Calls that wait make room when they run. Where none wait, room was asked for.
             if mailbox.waiting:
                 self._owe_turn()
-            else:
-                self.loop.call_later(_LOOK_FIRST, self._turn)
+            elif not self._looks_for_room:
+                self.loop.call_later(_LOOK_FIRST, self._look_for_room)
+                self._looks_for_room = True
             return False
         return True
 
