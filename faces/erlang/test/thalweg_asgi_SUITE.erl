@@ -8,7 +8,7 @@ all() ->
         long_heads, refused_while_it_sends, no_field, empty_lines, slow_lines, slow_reader, path_that_is_no_text, hosts, targets, late_heads, expectations, long_bodies, long_bodies_are_waited_for,
         bodies_in_chunks, chunks_that_are_none, chunks_taken_apart, bodies_that_stop, bodies_that_nobody_reads, pieces_that_are_given_up, pieces_for_several, said_behind_the_last_part,
         clients_that_leave, clients_that_end_what_they_send, chunks_that_trickle, many_chunks, returned_before_the_last_part, parts_of_any_length, parts_that_nobody_takes,
-        answers_that_are_none, statuses, dates, closed_by_the_application, ends_of_a_connection, as_long_as_it_says, chunks_are_ours, head, short_of_descriptors, ends_with_its_owner, stopped_by_another, timeouts_that_are_none, told_to_shut_down, interrupted_to_shut_down
+        answers_that_are_none, statuses, dates, closed_by_the_application, ends_of_a_connection, as_long_as_it_says, chunks_are_ours, head, short_of_descriptors, ends_with_its_owner, stopped_by_another, timeouts_that_are_none, told_to_shut_down, interrupted_to_shut_down, amid_answers_when_it_is_to_shut_down
     ].
 
 init_per_suite(Config) -> thalweg_test:start(Config, #{size => 1}).
@@ -67,6 +67,25 @@ interrupted_to_shut_down(_Config) ->
     receive
         {'DOWN', Monitor, process, _, Reason} -> normal = Reason
     end.
+
+%% What is done about an answer that is given up comes to its end before the application shuts down.
+amid_answers_when_it_is_to_shut_down(_Config) ->
+    {ok, _} = thalweg:start_pool(ending, thalweg_test:pool(#{size => 1})),
+    Self = self(),
+    ok = thalweg:register(said, fun([Words]) -> Self ! {said, Words}, none end),
+    Streams = [
+        begin
+            {ok, Stream} = thalweg_asgi:open(<<"web:cleans">>, #{<<"path">> => Path}, <<>>, #{pool => ending}),
+            {data, {200, []}} = thalweg_stream:next(Stream, infinity),
+            Stream
+        end
+     || Path <- [<<"/sleeps">>, <<"/sends">>, <<"/hears">>]
+    ],
+    ok = thalweg:stop_pool(ending),
+    [{_, {error, {fault, disconnected, _}}} = thalweg_test:collect(Stream, []) || Stream <- Streams],
+    Said = fun() -> receive {said, Words} -> Words after 0 -> nothing end end,
+    [<<"cleaned">>, <<"cleaned">>, <<"cleaned">>, <<"shut down">>, nothing] = [Said() || _ <- [1, 2, 3, 4, 5]],
+    ok = thalweg:unregister(said).
 
 no_lifespan(_Config) -> {ok, {204, [], <<>>}} = thalweg_asgi:run(<<"web:without_lifespan">>, #{}, <<>>).
 

@@ -255,6 +255,27 @@ async def _stay(send):
 leaves, fails, raises, stays = map(_living, (_leave, _fail, _raise, _stay))
 
 
+async def cleans(scope, receive, send):
+    """Amid an answer, in one way or another, until that is given up. Sees to its end then, and says so; and so when it shuts down."""
+    if scope["type"] == "lifespan":
+        await receive()
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        await erlang.acall("said", "shut down")
+        return await send({"type": "lifespan.shutdown.complete"})
+    try:
+        await send(_start())
+        if scope["path"] == "/sleeps":
+            await asyncio.sleep(3600)
+        while scope["path"] == "/sends":
+            await send({"type": "http.response.body", "body": bytes(1 << 16), "more_body": True})
+        while (await receive())["type"] != "http.disconnect":
+            pass
+    finally:
+        await asyncio.sleep(0.3)
+        await erlang.acall("said", "cleaned")
+
+
 async def runner_of_large_parts(name, scope, body):
     yield 200, []
     yield bytes(17 << 20)

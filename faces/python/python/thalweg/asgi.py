@@ -9,7 +9,8 @@ import asyncio
 import importlib
 import logging
 import traceback
-from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, MutableMapping
+from contextlib import aclosing
 from typing import Any, TypeAlias
 
 from . import erlang
@@ -36,6 +37,8 @@ _LEAVE_WITHIN = 5.0
 _started: dict[str, "_Life"] = {}
 _background: set[asyncio.Task[None]] = set()
 """What goes on by itself: what applications do behind their answers."""
+_left: set[asyncio.Task[None]] = set()
+"""Applications whose answers nobody reads any more, and that see to their end."""
 
 
 def serve(app: Application | str, *, runner: Runner | str = "thalweg.asgi:with_uvicorn", **options: Any) -> None:
@@ -99,8 +102,9 @@ async def respond(name: str, scope: Message, body: bytes | str | erlang.Pid) -> 
     """
     app: Application = _named(name)
     await _start(name, app)
-    async for part in _answer(app, _whole(scope), body):
-        yield part
+    async with aclosing(_answer(app, _whole(scope), body)) as answer:
+        async for part in answer:
+            yield part
 
 
 class Body:
@@ -170,7 +174,7 @@ def _whole(scope: Message) -> Message:
     return whole
 
 
-async def _answer(app: Application, scope: Message, body: bytes | str | erlang.Pid) -> AsyncIterator[Any]:
+async def _answer(app: Application, scope: Message, body: bytes | str | erlang.Pid) -> AsyncGenerator[Any, None]:
     messages: asyncio.Queue[Message | None] = asyncio.Queue(_AHEAD)
     is_begun = is_whole = left = False
     hears = 0
@@ -245,10 +249,11 @@ async def _answer(app: Application, scope: Message, body: bytes | str | erlang.P
         if not is_over:
             # What it may still send is not read. One that waits for the disconnect sees to its end by itself.
             left = True
+            if not task.done():
+                _left.add(task)
+                task.add_done_callback(_behind)
             if hears > 0:
                 gone.set()
-                _background.add(task)
-                task.add_done_callback(_behind)
                 asyncio.get_running_loop().call_later(_LEAVE_WITHIN, task.cancel)
             else:
                 task.cancel()
@@ -257,8 +262,17 @@ async def _answer(app: Application, scope: Message, body: bytes | str | erlang.P
 def _behind(task: asyncio.Task[None]) -> None:
     """What an application did behind its answer is done."""
     _background.discard(task)
+    _left.discard(task)
     if not task.cancelled() and (raised := task.exception()) is not None:
         logging.getLogger("thalweg.asgi").error("an application failed behind its answer", exc_info=raised)
+
+
+async def see_out(within: float) -> int:
+    """Waits, so many seconds at most, for applications whose answers were given up. How many of them go on all the same."""
+    if not _left:
+        return 0
+    _, late = await asyncio.wait(set(_left), timeout=within)
+    return len(late)
 
 
 async def shut_down(within: float | None = None) -> list[str]:

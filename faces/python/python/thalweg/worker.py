@@ -482,13 +482,18 @@ async def leave(within: float) -> list[str]:
     """Has what is in flight and was given up come to its end, then the applications that were started here, both within so many
     seconds. What went wrong, in words.
     """
-    began = time.monotonic()
+    until = time.monotonic() + within
+
+    def left() -> float:
+        return max(0.0, round(until - time.monotonic(), 2))
+
     late = await erlang._owner().see_out(within)
-    wrong = [f"calls that were given up have not ended within {within} s: {late}"] if late else []
     asgi = sys.modules.get("thalweg.asgi")
     if asgi is not None:
-        left = max(0.0, within - round(time.monotonic() - began, 2))
-        wrong += await asgi.shut_down(left)
+        late += await asgi.see_out(left())
+    wrong = [f"calls that were given up have not ended within {within} s: {late}"] if late else []
+    if asgi is not None:
+        wrong += await asgi.shut_down(left())
     return wrong
 
 
