@@ -127,7 +127,7 @@ refused(Process) -> ask(Process, refused).
 
 %% @doc Has the messages of a socket told under a number. The caller has to own the socket, and hands it over.
 -spec socket(pid(), port(), callback_number()) -> ok | {error, term()}.
-socket(Process, Socket, Number) when is_port(Socket), ?IS_NUMBER(Number) ->
+socket(Process, Socket, Number) when is_port(Socket), node(Socket) =:= node(), ?IS_NUMBER(Number) ->
     %% First: what it says may be there before the hand-over is done.
     Before = ask(Process, {socket, Socket, Number}),
     case hand_over(Process, Socket) of
@@ -213,6 +213,8 @@ loop(Events, Count, State) ->
             ok = tell_owner({worker_down, Pool, Index}, State),
             ?MODULE:loop(Events, Count, State#state{place = none});
         {'DOWN', Watch, process, _, _} -> ?MODULE:loop(Events, Count, abandon(State, Watch));
+        %% Whoever closes a socket here is told nothing of its end.
+        {'DOWN', _, port, Socket, _} -> ?MODULE:loop(Events, Count, without(Socket, State));
         {end_of_socket, End} -> tell_end(End, Events, Count, State);
         Message ->
             case of_socket(State, Message) of
@@ -435,7 +437,9 @@ answer(#state{sockets = Sockets} = State, {socket, Socket, Number}) ->
     Before = maps:get(Socket, Sockets, none),
     case Number of
         none -> {Before, without(Socket, State)};
-        _ -> {Before, State#state{sockets = Sockets#{Socket => Number}}}
+        _ ->
+            _ = [monitor(port, Socket) || Before =:= none],
+            {Before, State#state{sockets = Sockets#{Socket => Number}}}
     end;
 answer(#state{place = Before} = State, {worker, Connection, Worker, Place}) ->
     _ = [demonitor(Watch, [flush]) || {Watch, _} <- [Before]],

@@ -312,6 +312,18 @@ not_handed_over(Config) ->
     [] = thalweg_events:poll(Events, 0),
     ok = thalweg_events:stop(Other).
 
+%% Nothing is kept of a socket that is closed over here, of which no message tells.
+closed_here(Config) ->
+    Events = events(Config),
+    {_Client, Accepted} = connected(),
+    ok = thalweg_events:socket(Events, Accepted, 7),
+    ok = gen_tcp:close(Accepted),
+    [] = thalweg_events:poll(Events, 0),
+    %% Under which number it was, as one that hands a socket over asks, and takes back.
+    Reference = make_ref(),
+    Events ! {ask, Reference, self(), {socket, Accepted, none}},
+    none = receive {Reference, Number} -> Number end.
+
 tcp(Config) ->
     Events = events(Config),
     {ok, Listener} = gen_tcp:listen(0, [binary, {active, false}, {ip, {127, 0, 0, 1}}]),
