@@ -254,7 +254,8 @@ source(IsExpression, Source, Variables, Options) ->
     {Scope, Owner} =
         case Options of
             #{namespace := Name} -> {term_to_binary({name, Name}), none};
-            _ -> {term_to_binary(self()), self()}
+            %% What a process is called whether or not its node has a name by now.
+            _ -> {list_to_binary(pid_to_list(self())), self()}
         end,
     {Pool, Connection, Within} = route(Options#{affinity => maps:get(affinity, Options, Scope)}),
     keep(Pool, Connection, Owner, Scope),

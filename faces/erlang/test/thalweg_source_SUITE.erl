@@ -2,7 +2,7 @@
 -module(thalweg_source_SUITE).
 -compile([export_all, nowarn_export_all]).
 
-all() -> [eval, exec, namespaces_of_processes, named_namespaces, namespaces_end, nothing_is_kept_of_workers_that_ended, affinity, errors, awaited].
+all() -> [eval, exec, namespaces_of_processes, namespaces_on_a_node_that_gets_a_name, named_namespaces, namespaces_end, nothing_is_kept_of_workers_that_ended, affinity, errors, awaited].
 
 init_per_suite(Config) -> thalweg_test:start(Config, #{size => 2}).
 end_per_suite(Config) -> thalweg_test:stop(Config).
@@ -30,6 +30,15 @@ namespaces_of_processes(_Config) ->
         {other, {error, {exception, <<"NameError">>, _, _}}} -> {ok, 1} = thalweg:eval("mine")
     end.
 
+%% Which changes how a process is written, and not which it is.
+namespaces_on_a_node_that_gets_a_name(_Config) ->
+    {ok, none} = thalweg:exec("before = 1"),
+    {ok, _} = net_kernel:start(named, #{name_domain => shortnames, dist_listen => false}),
+    Found = thalweg:eval("before"),
+    ok = net_kernel:stop(),
+    {ok, 1} = Found,
+    {ok, 1} = thalweg:eval("before").
+
 named_namespaces(_Config) ->
     Options = #{namespace => {any, "term"}},
     {ok, none} = thalweg:exec("ours = 1", #{}, Options),
@@ -47,7 +56,7 @@ namespaces_end(_Config) ->
             stop -> ok
         end
     end),
-    Options = #{affinity => term_to_binary(Process)},
+    Options = #{affinity => list_to_binary(pid_to_list(Process))},
     Scopes = fun() ->
         {ok, Count} = thalweg:eval(
             "sum('left' in names for names in __import__('thalweg.erlang').erlang._worker._scopes.values())",
