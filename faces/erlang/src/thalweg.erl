@@ -20,13 +20,13 @@
 -type options() :: #{
     %% Which; `default' otherwise.
     pool => atom(),
-    %% Keywords.
+    %% Keywords, of one call or of a stream.
     keywords => #{name() => term()},
-    %% Milliseconds; 5000 otherwise.
+    %% Of what waits: milliseconds; 5000 otherwise.
     timeout => timeout(),
     %% Calls with the same term go to the same worker.
     affinity => term(),
-    %% Whose variables `eval' and `exec' see; the calling process's otherwise.
+    %% Of `eval' and `exec': whose variables they see; the calling process's otherwise.
     namespace => term(),
     %% Of a stream: how many values may be on their way.
     credit => pos_integer(),
@@ -105,7 +105,7 @@ cast(Module, Function, Arguments) -> cast(Module, Function, Arguments, #{}).
 %% @doc Calls a function whose outcome is dropped.
 -spec cast(name(), name(), list(), options()) -> ok | {error, term()}.
 cast(Module, Function, Arguments, Options) ->
-    ok = thalweg_options:demand(call, Options),
+    ok = thalweg_options:demand(begun, Options),
     {_, Connections, Within} = route(Options),
     Call = {Module, Function, Arguments, maps:get(keywords, Options, #{}), Within},
     thalweg_nif:cast(Connections, Call).
@@ -120,7 +120,7 @@ spawn_call(Module, Function, Arguments) -> spawn_call(Module, Function, Argument
 %% {@link await/2}.
 -spec spawn_call(name(), name(), list(), options()) -> request().
 spawn_call(Module, Function, Arguments, Options) ->
-    ok = thalweg_options:demand(call, Options),
+    ok = thalweg_options:demand(begun, Options),
     {_, Connections, Within} = route(Options),
     Reference = make_ref(),
     Call = {Module, Function, Arguments, maps:get(keywords, Options, #{}), Within},
@@ -195,7 +195,7 @@ async_gather(Calls) -> async_gather(Calls, #{}).
 -spec async_gather([{name(), name(), list()} | {name(), name(), list(), #{name() => term()}}], options()) ->
     [result()] | {error, term()}.
 async_gather(Calls, Options) ->
-    ok = thalweg_options:demand(call, Options),
+    ok = thalweg_options:demand(gather, Options),
     gather(Calls, Options).
 
 -spec gather([tuple()], options()) -> [result()] | {error, term()}.
@@ -248,7 +248,7 @@ exec(Source, Variables, Options) -> source(false, Source, Variables, Options).
 
 -spec source(boolean(), unicode:chardata(), map(), options()) -> result().
 source(IsExpression, Source, Variables, Options) ->
-    ok = thalweg_options:demand(call, Options),
+    ok = thalweg_options:demand(source, Options),
     %% A string is characters, whatever the bytes are that they would be.
     Text = characters(Source),
     {Scope, Owner} =

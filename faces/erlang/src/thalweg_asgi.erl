@@ -73,8 +73,8 @@ whole(Stream, Timeout, Head, Parts) ->
 %% @doc An application's answer as it comes: `{Status, Headers}', then its body in parts.
 -spec open(binary(), scope(), iodata(), options()) -> {ok, thalweg_stream:stream()} | {error, term()}.
 open(App, Scope, Body, Options) ->
-    ok = thalweg_options:demand(answer, Options),
-    begin_answer(App, Scope, {bytes, iolist_to_binary(Body)}, maps:with([pool, runner], Options)).
+    ok = thalweg_options:demand(answer_stream, Options),
+    begin_answer(App, Scope, {bytes, iolist_to_binary(Body)}, Options).
 
 -spec begin_answer(binary(), scope(), {bytes, binary()} | pid(), map()) -> {ok, thalweg_stream:stream()} | {error, term()}.
 begin_answer(App, Scope, Body, Options) ->

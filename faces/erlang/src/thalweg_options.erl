@@ -10,7 +10,8 @@
 
 -type wrong() :: {bad_option, Option :: term(), Words :: binary()}.
 %% What takes them.
--type taker() :: pool | call | stream | channel | events | answer | server | connection | request | stream_request.
+-type taker() ::
+    pool | call | begun | gather | source | stream | channel | events | answer | answer_stream | server | connection | request | stream_request.
 %% What an option may be.
 -type type() ::
     any | atom | map | boolean | schema | runner | address | binary | timeout | name | names | environment
@@ -40,7 +41,12 @@ known(pool) ->
         start_within => {integer, 1, ?MILLISECONDS_MAX},
         shut_down_within => {integer, 0, ?MILLISECONDS_MAX}
     };
-known(call) -> #{pool => atom, keywords => map, timeout => timeout, affinity => any, namespace => any};
+known(call) -> #{pool => atom, keywords => map, timeout => timeout, affinity => any};
+%% What comes of it is waited for elsewhere, or not at all.
+known(begun) -> #{pool => atom, keywords => map, affinity => any};
+%% Each of several calls has its own keywords.
+known(gather) -> #{pool => atom, timeout => timeout, affinity => any};
+known(source) -> #{pool => atom, timeout => timeout, affinity => any, namespace => any};
 known(stream) ->
     #{
         pool => atom, keywords => map, affinity => any, credit => {integer, 1, ?NATIVE_MAX},
@@ -49,6 +55,7 @@ known(stream) ->
 known(channel) -> #{kind => {one_of, [terms, bytes]}, capacity => {integer, 1}};
 known(events) -> #{capacity => {integer, 1}};
 known(answer) -> #{pool => atom, runner => runner, timeout => timeout};
+known(answer_stream) -> #{pool => atom, runner => runner};
 known(server) ->
     #{
         app => binary,
@@ -150,7 +157,11 @@ is_variable(_Other) -> false.
 %% A string or UTF-8, without what ends one for the operating system.
 -spec is_text(term()) -> boolean().
 is_text(Text) when is_binary(Text) -> is_text(unicode:characters_to_list(Text));
-is_text(Text) -> is_list_of(fun(Character) -> is_integer(Character) andalso Character > 0 andalso Character =< 16#10ffff end, Text).
+is_text(Text) -> is_list_of(fun is_character/1, Text).
+
+-spec is_character(term()) -> boolean().
+is_character(Character) when is_integer(Character), Character > 0, Character < 16#d800 -> true;
+is_character(Character) -> is_integer(Character) andalso Character > 16#dfff andalso Character =< 16#10ffff.
 
 -spec words(type()) -> iodata().
 words(atom) -> "an atom";

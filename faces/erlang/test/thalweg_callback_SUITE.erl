@@ -170,12 +170,12 @@ given_up_below_another(_Config) ->
     end),
     [
         begin
-            Options = #{affinity => ?FUNCTION_NAME, timeout => infinity},
+            Options = #{affinity => ?FUNCTION_NAME},
             Below = thalweg:spawn_call(sample, Function, [<<"above">>], Options),
             receive
                 above -> ok = thalweg:cancel(Below)
             end,
-            {ok, 1} = thalweg:call(sample, echo, [1], Options)
+            {ok, 1} = thalweg:call(sample, echo, [1], Options#{timeout => infinity})
         end
      || Function <- [call_back, call_back_and_sleep]
     ],

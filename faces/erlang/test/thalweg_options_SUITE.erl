@@ -6,7 +6,7 @@ suite() -> [{timetrap, {seconds, 300}}].
 
 all() ->
     [
-        of_a_pool, of_a_pool_that_is_there, late_starts, of_a_call, of_a_stream, of_a_channel, of_events, of_a_server, of_a_client,
+        of_a_pool, of_a_pool_that_is_there, late_starts, of_a_call, of_another_call, of_a_stream, of_a_channel, of_events, of_a_server, of_a_client,
         arguments_that_are_none, said_in_words, every_usual_one
     ].
 
@@ -22,7 +22,7 @@ of_a_pool(_Config) ->
         {start_within, 0}, {start_within, foo}, {start_within, infinity}, {shut_down_within, -1}, {shut_down_within, 1 bsl 32},
         {path, "/tmp"}, {path, <<"/tmp">>}, {path, [foo]}, {path, [<<255>>]}, {environment, ["A=1"]}, {environment, [{"A", 1}]},
         {environment, [{"A=B", "1"}]}, {environment, [{"A", "\0"}]}, {environment, #{"A" => "1"}}, {python, foo}, {venv, 5},
-        {directory, [<<"a">>, 5]}, {python, <<"a", 0>>}
+        {directory, [<<"a">>, 5]}, {python, <<"a", 0>>}, {python, [16#d800]}, {path, [[$/, 16#dfff]]}
     ],
     [{Option, {error, {bad_option, Key, <<_, _/binary>>}}} =
         {Option, thalweg:start_pool(wrong, thalweg_test:pool(#{Key => Value, size => 1}))}
@@ -55,6 +55,28 @@ of_a_call(_Config) ->
     ],
     Wrong = [#{tiemout => 1}, #{timeout => -1}, #{timeout => foo}, #{pool => <<"default">>}, #{keywords => []}, #{credit => 1}],
     [{Options, badarg} = {Options, wrong(Call, Options)} || Call <- Calls, Options <- Wrong].
+
+%% What a function has no use for it does not take: whoever says it means something else by it.
+of_another_call(_Config) ->
+    Call = fun(Options) -> thalweg:call(sample, echo, [1], Options) end,
+    Begun = [
+        fun(Options) -> thalweg:cast(sample, echo, [1], Options) end,
+        fun(Options) -> thalweg:spawn_call(sample, echo, [1], Options) end,
+        fun(Options) -> thalweg:async_call(sample, echo, [1], Options) end
+    ],
+    Gather = fun(Options) -> thalweg:async_gather([{sample, echo, [1]}], Options) end,
+    Source = [
+        fun(Options) -> thalweg:eval("1", #{}, Options) end,
+        fun(Options) -> thalweg:exec("1", #{}, Options) end
+    ],
+    Open = fun(Options) -> thalweg_asgi:open(<<"web:app">>, #{}, <<>>, Options) end,
+    [
+        {Name, badarg} = {Name, wrong(Act, #{Name => Value})}
+     || {Name, Value, Acts} <- [
+            {namespace, any, [Call, Gather | Begun]}, {keywords, #{}, [Gather | Source]}, {timeout, 1000, [Open | Begun]}
+        ],
+        Act <- Acts
+    ].
 
 of_a_stream(Config) ->
     Wrong = [#{credit => 0}, #{credit => 1 bsl 32}, #{batch => 0}, #{timeout => 1}, #{crdit => 1}],
@@ -157,9 +179,11 @@ every_usual_one(_Config) ->
         size => 1, path => [Path, unicode:characters_to_binary(Path)], directory => "/tmp", environment => [{"A", "1"}, {"B", false}],
         in_flight_max => 10, start_within => 60000, shut_down_within => 0
     }),
-    Options = #{pool => usual, keywords => #{}, timeout => infinity, affinity => {any, 1}, namespace => any},
-    {ok, 1} = thalweg:call(sample, echo, [1], Options),
-    {ok, 1} = thalweg:eval("1", #{}, Options),
+    Options = #{pool => usual, timeout => infinity, affinity => {any, 1}},
+    {ok, 1} = thalweg:call(sample, echo, [1], Options#{keywords => #{}}),
+    [{ok, 1}] = thalweg:async_gather([{sample, echo, [1], #{}}], Options),
+    {ok, 1} = thalweg:eval("1", #{}, Options#{namespace => any}),
+    {ok, 1} = thalweg:await(thalweg:spawn_call(sample, echo, [1], #{pool => usual, keywords => #{}, affinity => {any, 1}})),
     {ok, Stream} = thalweg_stream:open(builtins, range, [3], #{pool => usual, affinity => 1, credit => 1, batch => none}),
     {[0, 1, 2], done} = thalweg_test:collect(Stream, []),
     ok = thalweg:stop_pool(usual).
