@@ -29,12 +29,10 @@ atoms! {
 
 static ATOMS: OnceLock<Atoms> = OnceLock::new();
 
-/// Makes them, and those that workers speak of and that may not have been made yet.
+/// Makes them, and the one that workers speak of and that may not have been made yet.
 pub(crate) fn prepare(env: Env) {
     ATOMS.get_or_init(|| Atoms::new(env));
-    for name in ["exception", "interrupted", "no_function", "debug", "info", "warning", "critical"] {
-        env.atom(name);
-    }
+    env.atom("exception");
 }
 
 /// All of them. They are there since the library was loaded.

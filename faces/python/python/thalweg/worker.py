@@ -35,7 +35,7 @@ from .loop import Kind, new_event_loop
 
 _SAY_CALLBACK: Final = 1
 _SAY_LOG: Final = 3
-_SAY_UNWANTED: Final = 5
+_SAY_UNWANTED: Final = 4
 _WAIT: Final = 1
 _GONE: Final = 2
 _END: Final = 3

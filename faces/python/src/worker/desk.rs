@@ -130,8 +130,8 @@ impl Desk {
         Ok(false)
     }
 
-    /// Says something by itself: 2 a message to a process, 3 a line of a log, 4 a value of a channel, 5 that
-    /// no caller waits for a callback any more.
+    /// Says something by itself: 0 that it is ready, 1 a callback, 2 a message to a process, 3 a line of a
+    /// log, 4 that no caller waits for a callback any more.
     fn say(&self, kind: u8, number: u64, value: &Bound<'_, PyAny>) -> PyResult<()> {
         self.check(value.py())?;
         let kind = match kind {
@@ -139,8 +139,7 @@ impl Desk {
             1 => Kind::Callback,
             2 => Kind::Send,
             3 => Kind::Log,
-            4 => Kind::Channel,
-            5 => Kind::Unwanted,
+            4 => Kind::Unwanted,
             _ => return Err(PyValueError::new_err("nothing is said in this kind")),
         };
         let mut bytes = Vec::with_capacity(64);

@@ -17,8 +17,8 @@ use thalweg_wire::service::{self, Access, Fork};
 
 /// SHA-256 of the schema; both ends compare it when they connect.
 pub const SCHEMA_HASH: [u8; 32] = [
-    0xf3, 0x56, 0x46, 0x7c, 0x24, 0xb5, 0x25, 0xfa, 0xfb, 0xba, 0x63, 0x09, 0xc3, 0x99, 0x1b, 0xb1,
-    0xc8, 0x8d, 0xe1, 0x50, 0x7e, 0xf2, 0xe6, 0xf4, 0x1a, 0x16, 0xcc, 0x28, 0x43, 0xf9, 0x29, 0xd4,
+    0xfe, 0xa4, 0xcd, 0x58, 0xcb, 0xc8, 0x04, 0xb7, 0x1c, 0x09, 0xcc, 0xab, 0x78, 0xa6, 0x6a, 0x59,
+    0xb2, 0x82, 0x25, 0x00, 0x9c, 0x79, 0xdd, 0x9e, 0x87, 0xdb, 0x01, 0xd7, 0xc5, 0x52, 0x95, 0xd0,
 ];
 
 /// What a worker has to say by itself.
@@ -32,8 +32,6 @@ pub enum Kind {
     Send,
     /// `log`
     Log,
-    /// `channel`
-    Channel,
     /// `unwanted`
     Unwanted,
 }
@@ -45,7 +43,6 @@ impl Kind {
             Self::Callback => "callback",
             Self::Send => "send",
             Self::Log => "log",
-            Self::Channel => "channel",
             Self::Unwanted => "unwanted",
         }
     }
@@ -60,7 +57,6 @@ impl Kind {
             b"callback" => Some(Self::Callback),
             b"send" => Some(Self::Send),
             b"log" => Some(Self::Log),
-            b"channel" => Some(Self::Channel),
             b"unwanted" => Some(Self::Unwanted),
             _ => None,
         })
