@@ -1,7 +1,7 @@
 //! The npm package as its users get it: built in release, packed, installed into an empty folder, and used
 //! from there by its tests, by the example of its README in both module systems, and by the TypeScript
-//! compiler. With `--newest`, its tests and the example run in the newest Node.js, which the tools bring. Never
-//! knows what the package does.
+//! compiler. With `--newest`, its tests and the example run in the newest Node.js, which the tools bring.
+//! Never knows what the package does.
 
 use crate::harness::options::Options;
 use crate::harness::server::{self, Scratch, cache, root, target};
