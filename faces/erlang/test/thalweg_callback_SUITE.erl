@@ -535,6 +535,8 @@ channels_pass_over_those_who_gave_up(_Config) ->
     nobody_reads(Channel),
     {ok, <<"interrupted">>} = thalweg:call(sample, receive_and_be_interrupted, [Number]),
     nobody_reads(Channel),
+    {ok, <<"closed">>} = thalweg:call(sample, receive_and_be_closed, [Number]),
+    nobody_reads(Channel),
     {ok, Victim} = thalweg:call(os, getpid, [], #{affinity => victim}),
     Request = thalweg:spawn_call(sample, 'receive', [Number], #{affinity => victim}),
     thalweg_test:until(fun() -> length(element(2, process_info(Channel, monitors))) =:= 2 end),

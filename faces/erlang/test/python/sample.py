@@ -627,6 +627,14 @@ async def receive_and_be_interrupted(number):
         return "interrupted"
 
 
+async def receive_and_be_closed(number):
+    """Closed, and not cancelled, while it waits."""
+    receiving = Channel(number).areceive()
+    receiving.send(None)
+    receiving.close()
+    return "closed"
+
+
 async def not_suspended(seconds):
     """Its worker fails to take what is suspended, once."""
     worker = erlang._worker

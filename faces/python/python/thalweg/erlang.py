@@ -97,7 +97,7 @@ async def acall(name: str | Atom, *arguments: Any) -> Any:
     number = worker.begin(_spelled(name), arguments, waiter)
     try:
         return await waiter
-    except asyncio.CancelledError:
+    except (asyncio.CancelledError, GeneratorExit):
         worker.abandon(number)
         raise
 
