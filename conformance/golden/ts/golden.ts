@@ -338,6 +338,27 @@ await check("a call that is ordered as another begins comes behind it", async ()
   }
 });
 
+await check("only a call that waits is asked for its signal, and is not made once that is aborted", async () => {
+  const forks = new Forks();
+  const access = { access: "write", fork: "a" } as const;
+  const made: string[] = [];
+  const asked: string[] = [];
+  const controller = new AbortController();
+  const order = (name: string) =>
+    forks.order(access, async () => void made.push(name), {
+      get signal() {
+        asked.push(name);
+        return controller.signal;
+      },
+    });
+  const first = order("first");
+  const second = order("second");
+  controller.abort(new Error("not awaited"));
+  await first;
+  await rejects(second, /^Error: not awaited$/);
+  deepStrictEqual([made, asked], [["first"], ["second"]]);
+});
+
 await check("an error without words is told by its name", async () => {
   const wordless: EchoHandler = { ...service, async put() { throw new RangeError(); } };
   const request = echo.encodeRequest({ tag: "EchoPut", value: { fork: "a", value: Uint8Array.of() } });

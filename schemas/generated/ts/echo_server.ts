@@ -142,7 +142,7 @@ export function service(handler: EchoHandler): Service {
         return refuse(reply, "EchoErrorResponse", error);
       }
       try {
-        await forks.order(types.accessOf(request), () => handle(handler, request, reply), reply.signal);
+        await forks.order(types.accessOf(request), () => handle(handler, request, reply), reply);
       } catch (error) {
         reply.end(errorFrame("EchoErrorResponse", error));
       }

@@ -78,8 +78,8 @@ export class Forks {
   readonly #forks = new Map<string, { write: Promise<void>; reads: Set<Promise<void>>; users: number }>();
 
   /** Runs `job` when its turn has come. Of a call whose `signal` was aborted while it waited, nothing is done: it rejects
-   * with the signal's reason. */
-  order<T>(access: Access | undefined, job: () => Promise<T>, signal?: AbortSignal): Promise<T> {
+   * with the signal's reason. No other call is asked for its signal, which would have it watched. */
+  order<T>(access: Access | undefined, job: () => Promise<T>, call?: { readonly signal: AbortSignal }): Promise<T> {
     // One that throws before it has returned a promise rejects, too, so that its turn ends.
     const begin = async (): Promise<T> => job();
     if (access === undefined || access.access === "read committed") return begin();
@@ -102,7 +102,9 @@ export class Forks {
       fork.write = over;
       fork.reads = new Set();
     }
-    const running = fork.users++ === 0 ? begin() : Promise.all(before).then(() => {
+    const isAlone = fork.users++ === 0;
+    const signal = isAlone ? undefined : call?.signal;
+    const running = isAlone ? begin() : Promise.all(before).then(() => {
       signal?.throwIfAborted();
       return begin();
     });

@@ -196,7 +196,7 @@ impl TypeScript<'_> {
                  async dispatch(frame, reply) {{\n    let request: types.{request};\n    try {{\n      \
                  request = types.decodeRequest(frame);\n    }} catch (error) {{\n      \
                  return refuse(reply, \"{error}\", error);\n    }}\n    try {{\n      \
-                 await forks.order(types.accessOf(request), () => handle(handler, request, reply), reply.signal);\n    \
+                 await forks.order(types.accessOf(request), () => handle(handler, request, reply), reply);\n    \
                  }} catch (error) {{\n      reply.end(errorFrame(\"{error}\", error));\n    }}\n  }},\n}};"
             ));
         });
