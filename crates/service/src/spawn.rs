@@ -431,6 +431,17 @@ impl Spawned {
 }
 
 /// Whether a server answers at an endpoint already: it would be taken for one that is started to serve there.
+///
+/// ```
+/// use thalweg_service::{Endpoint, is_taken};
+/// let directory = tempfile::tempdir()?;
+/// let path = directory.path().join("greeter.sock");
+/// let endpoint = Endpoint::try_from(path.clone())?;
+/// assert!(!is_taken(&endpoint));
+/// let _server = std::os::unix::net::UnixListener::bind(path)?;
+/// assert!(is_taken(&endpoint));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn is_taken(endpoint: &Endpoint) -> bool {
     endpoint.path().is_some_and(|path| match socket::connect_unix(path) {
         Ok(_) => true,

@@ -210,8 +210,8 @@ pub fn log_bytes(path: &Path) -> u64 {
     std::fs::metadata(path).map_or(0, |metadata| metadata.len())
 }
 
-/// The end of a log, at most so many bytes of it and none before a place: from the beginning of a line, where
-/// one begins there.
+/// The end of a log without the blanks behind it, at most so many bytes and none before a place: from the
+/// beginning of a line, where one begins there.
 ///
 /// # Errors
 /// What the file system says.
@@ -224,9 +224,11 @@ pub fn log_tail(path: &Path, from: u64, bytes_max: u64) -> io::Result<String> {
     file.seek(SeekFrom::Start(start - in_front))?;
     let mut tail = Vec::new();
     file.take(in_front + bytes_max).read_to_end(&mut tail)?;
-    let line_end = tail.iter().position(|byte| *byte == b'\n').filter(|_| in_front > 0);
-    let line = line_end.map_or(0, |at| at + 1);
-    Ok(String::from_utf8_lossy(&tail[line..]).trim_end().to_owned())
+    // Of a line that began before, only its end is there.
+    let said = tail.trim_ascii_end();
+    let line_end = said.iter().position(|byte| *byte == b'\n').filter(|_| in_front > 0);
+    let line = line_end.map_or(in_front as usize, |at| at + 1);
+    Ok(String::from_utf8_lossy(said.get(line..).unwrap_or_default()).into_owned())
 }
 
 #[cfg(test)]
@@ -386,5 +388,7 @@ mod tests {
             assert_eq!(log_tail(&log, 0, bytes_max).unwrap(), "third");
         }
         assert_eq!(log_tail(&log, 13, 6).unwrap(), "third");
+        // Of a line that is longer than that, its end.
+        assert_eq!(log_tail(&log, 0, 3).unwrap(), "rd");
     }
 }
