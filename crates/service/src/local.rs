@@ -126,7 +126,8 @@ impl Local {
         Some(CallId::from_number(serial))
     }
 
-    /// Tells the handler if it is to be notified, and `each` what was answered since the last turn.
+    /// Tells the handler if it is to be notified or something of its own is due, and `each` what was answered
+    /// since the last turn.
     pub fn turn<H: Handler + ?Sized>(
         &mut self,
         handler: &mut H,
@@ -136,6 +137,7 @@ impl Local {
         if self.answers.take_notified() {
             contain(|| handler.notified());
         }
+        crate::server::due(handler);
         self.answers.take(&mut batch);
         for piece in &batch.pieces {
             let came = came(piece.kind, piece.fault);

@@ -166,7 +166,8 @@ impl Server {
             self.cycle(wait, &mut handler)?;
             // What is ready is looked for behind each piece of work, and waited for once there is none left.
             let has_helped = self.reactor.core().alone() && help(&mut handler);
-            wait = if has_helped { Wait::Until(Instant::now()) } else { Wait::Block };
+            let next = due(&mut handler).map_or(Wait::Block, Wait::Until);
+            wait = if has_helped { Wait::Until(Instant::now()) } else { next };
         }
         Ok(())
     }
@@ -279,6 +280,19 @@ impl Server {
 /// answer, which wakes the reactor, and one that panics each time keeps no processor busy.
 fn help(handler: &mut impl Handler) -> bool {
     catch_unwind(AssertUnwindSafe(|| handler.help())).unwrap_or(false)
+}
+
+/// Has a handler do what is due; when more is, if at all. One that panics is not asked when.
+pub(crate) fn due<H: Handler + ?Sized>(handler: &mut H) -> Option<Instant> {
+    let at = handler.due_at()?;
+    if at > Instant::now() {
+        return Some(at);
+    }
+    catch_unwind(AssertUnwindSafe(|| {
+        handler.due();
+        handler.due_at()
+    }))
+    .ok()?
 }
 
 impl Drop for Server {

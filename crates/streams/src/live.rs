@@ -102,12 +102,13 @@ impl<S: Store> Streams<S> {
         }
     }
 
-    /// Counts as one more request of those who follow a stream and ask only once. After how many milliseconds
-    /// to say so again, for a stream that ends without.
+    /// Counts as one more request of those who follow a stream and ask only once: renews it, or ends it if its
+    /// time is over. After how many milliseconds to say so again, if at all.
     pub fn still_followed(&self, stream: &S::Stream, now: Now) -> Option<u32> {
         let lifetime = self.store.config(stream).lifetime;
         self.renew(stream, lifetime, now);
-        lasts_ms(lifetime, now).filter(|_| matches!(lifetime, Lifetime::Sliding { .. }))
+        // The delete that this stages ends those who follow once it is there.
+        if self.expire(stream, now).is_some() { None } else { lasts_ms(lifetime, now) }
     }
 
     /// The answer of a long-poll whose time is up.

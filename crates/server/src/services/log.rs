@@ -8,8 +8,8 @@
 use super::ask::{self, Ask, Kind};
 use super::cold::{Cold, ColdWork};
 use super::generated::types::LogRequest;
+use super::looks::Looks;
 use super::news::News;
-use super::renewals::Renewals;
 use crate::engine::Service as Streams;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -56,8 +56,8 @@ struct Tails {
     tails: Vec<Tail>,
     /// How many more of them wait for the disk.
     away: usize,
-    /// When the stream is to be renewed, if at all.
-    renewal: Option<Instant>,
+    /// When the stream is to be looked at, if at all.
+    look: Option<Instant>,
 }
 
 /// What became of a tail that was asked to go on.
@@ -80,13 +80,14 @@ pub(crate) struct LogService {
     /// Answers, as the frames that they come to.
     waiting: ByTicket<(Reply, Vec<u8>)>,
     tails: HashMap<u64, Tails>,
-    renewals: Renewals,
+    looks: Looks,
 }
 
 impl LogService {
     pub(crate) fn new(streams: Streams, news: Arc<News>, pool: Pool) -> Self {
-        let (cold, renewals) = (Cold::new(pool, news.clone()), Renewals::new(news.clone()));
-        Self { streams, news, cold, waiting: ByTicket::new(), tails: HashMap::new(), renewals }
+        let cold = Cold::new(pool, news.clone());
+        let (waiting, tails, looks) = (ByTicket::new(), HashMap::new(), Looks::default());
+        Self { streams, news, cold, waiting, tails, looks }
     }
 
     /// Makes a call that waited for the disk so many times.
@@ -148,8 +149,8 @@ impl LogService {
     fn follow(&mut self, topic_id: u64, topic: Topic, tail: Tail) {
         let tails = self.tails.remove(&topic_id).unwrap_or_else(|| {
             self.streams.watch(&topic);
-            let renewal = self.renewals.plan(topic_id, self.streams.still_followed(&topic, now()));
-            Tails { topic, tails: Vec::new(), away: 0, renewal }
+            let look = self.looks.plan(topic_id, self.streams.still_followed(&topic, now()));
+            Tails { topic, tails: Vec::new(), away: 0, look }
         });
         self.join(topic_id, tails, tail);
     }
@@ -197,7 +198,7 @@ impl LogService {
     /// Keeps those who follow a stream, and asks them again in the next turn if one of them has more to send.
     fn keep(&mut self, topic_id: u64, tails: Tails, more: bool) {
         if tails.tails.is_empty() && tails.away == 0 {
-            self.renewals.forget(topic_id, tails.renewal);
+            self.looks.forget(topic_id, tails.look);
             return self.streams.unwatch(&tails.topic);
         }
         self.tails.insert(topic_id, tails);
@@ -238,16 +239,6 @@ impl LogService {
         TailProgress::HasMore
     }
 
-    /// Renews the streams that are due. PROTOCOL 5.1: each request renews a sliding lifetime, and a tail is
-    /// one request, however long it lasts.
-    fn renew(&mut self) {
-        for topic_id in self.renewals.take_due(Instant::now()) {
-            let Some(tails) = self.tails.get_mut(&topic_id) else { continue };
-            let again_ms = self.streams.still_followed(&tails.topic, now());
-            tails.renewal = self.renewals.plan(topic_id, again_ms);
-        }
-    }
-
     /// What is said where nothing more is tried to bring bytes into memory.
     fn too_cold(&mut self) -> Response {
         self.streams.refuse(&TOO_COLD, Announced::default(), now())
@@ -274,14 +265,24 @@ impl Handler for LogService {
         self.call(request.frame, reply, 0);
     }
 
+    fn due_at(&self) -> Option<Instant> {
+        self.looks.next()
+    }
+
+    /// PROTOCOL 5.1: each request renews a sliding lifetime, and a tail is one request, however long it lasts.
+    fn due(&mut self) {
+        for topic_id in self.looks.take_due(Instant::now()) {
+            if let Some(tails) = self.tails.get_mut(&topic_id) {
+                tails.look = self.looks.plan(topic_id, self.streams.still_followed(&tails.topic, now()));
+            }
+        }
+    }
+
     fn notified(&mut self) {
         let batch = self.news.take();
         self.complete(batch.complete);
         if batch.failed {
             self.fail();
-        }
-        if batch.renewal_due {
-            self.renew();
         }
         let mut resumed = batch.resumed;
         for topic_id in batch.advanced {
@@ -362,9 +363,10 @@ mod tests {
     use std::time::Duration;
     use thalweg_log::Watch;
     use thalweg_reactor::Crew;
-    use thalweg_service::{Local, LocalCallOptions};
+    use thalweg_service::{CallId, Local, LocalCallOptions};
     use thalweg_wire::exchange::{self, Method};
     use thalweg_wire::field::{Field, Name};
+    use thalweg_wire::rfc3339;
 
     fn engine(directory: &tempfile::TempDir) -> Engine {
         let options = thalweg_state::Options::default();
@@ -502,22 +504,28 @@ mod tests {
         assert!(service.tails.is_empty());
     }
 
+    /// Creates stream `a` with such a lifetime, and follows it.
+    fn follow(service: &mut LogService, local: &mut Local, lifetime: Lifetime<'_>) -> CallId {
+        let made = frame(&LogRequest::Create(LogCreate {
+            name: "a".into(),
+            content_type: None,
+            lifetime: Some(lifetime),
+            data: None,
+            closed: false,
+        }));
+        local.call(service, &made, LocalCallOptions::default(), |_, _| {});
+        while local.in_flight() > 0 {
+            local.turn(service, |_, _, _| {});
+        }
+        local.call(service, &tail("a"), LocalCallOptions::default(), |_, _| {}).unwrap()
+    }
+
     #[test]
     fn a_stream_that_is_followed_is_renewed_until_nobody_follows_it() {
         let directory = tempfile::tempdir().unwrap();
         let (mut service, _, mut local) = world(&directory);
-        let made = frame(&LogRequest::Create(LogCreate {
-            name: "a".into(),
-            content_type: None,
-            lifetime: Some(Lifetime { idle_seconds: Some(1), expires_at: None }),
-            data: None,
-            closed: false,
-        }));
-        local.call(&mut service, &made, LocalCallOptions::default(), |_, _| {});
-        while local.in_flight() > 0 {
-            local.turn(&mut service, |_, _, _| {});
-        }
-        let call = local.call(&mut service, &tail("a"), LocalCallOptions::default(), |_, _| {}).unwrap();
+        let lifetime = Lifetime { idle_seconds: Some(1), expires_at: None };
+        let call = follow(&mut service, &mut local, lifetime);
         let accessed =
             |service: &LogService| service.tails.values().next().map(|tails| tails.topic.accessed());
         for _ in 0..2 {
@@ -531,7 +539,20 @@ mod tests {
         while !service.tails.is_empty() {
             local.turn(&mut service, |_, _, _| {});
         }
-        assert!(service.renewals.take_due(Instant::now() + Duration::from_secs(60)).is_empty());
+        assert_eq!(service.due_at(), None, "it would be renewed for ever");
+    }
+
+    /// Housekeeping would end it, too, and nobody keeps house here.
+    #[test]
+    fn a_stream_that_is_followed_ends_at_its_instant() {
+        let directory = tempfile::tempdir().unwrap();
+        let (mut service, _, mut local) = world(&directory);
+        let expires_at = rfc3339::format(now().time_us + 300_000).map(Into::into);
+        let lifetime = Lifetime { idle_seconds: None, expires_at };
+        follow(&mut service, &mut local, lifetime);
+        until_said(&mut service, &mut local, "404 stream-missing: ");
+        assert!(service.tails.is_empty());
+        assert_eq!(service.due_at(), None);
     }
 
     /// The pool is every reactor's: a tail that has a job there takes no more of its room.

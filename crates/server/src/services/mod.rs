@@ -8,8 +8,8 @@ mod cold;
 #[allow(unreachable_pub, dead_code, reason = "generated for any place, and for clients other than ours")]
 pub(crate) mod generated;
 mod log;
+mod looks;
 mod news;
-mod renewals;
 
 use crate::command_line::{Durability, ServeOptions, Switch};
 use crate::engine::Engine;

@@ -22,8 +22,6 @@ pub(super) struct Batch {
     pub(super) resumed: BTreeSet<u64>,
     /// What waited for the disk, one for each job that the pool is done with.
     pub(super) brought: Vec<ColdWork>,
-    /// A stream that is followed is to be renewed.
-    pub(super) renewal_due: bool,
 }
 
 /// Where it is told.
@@ -50,10 +48,6 @@ impl News {
 
     pub(super) fn brought(&self, brought: ColdWork) {
         self.tell(|batch| batch.brought.push(brought));
-    }
-
-    pub(super) fn renewal_due(&self) {
-        self.tell(|batch| batch.renewal_due = true);
     }
 
     fn tell(&self, tell: impl FnOnce(&mut Batch)) {

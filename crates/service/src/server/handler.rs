@@ -66,6 +66,17 @@ pub trait Handler {
         false
     }
 
+    /// When [`Handler::due`] is next to be called, if at all: for handlers with something to do that nobody asks
+    /// for. Asked in each turn.
+    fn due_at(&self) -> Option<Instant> {
+        None
+    }
+
+    /// The time that [`Handler::due_at`] told of has come. One that panics is called again once something has
+    /// come. [`Server::serve`](crate::Server::serve) calls it in time, and a [`Local`](crate::Local) in the
+    /// first of its turns behind that.
+    fn due(&mut self) {}
+
     /// A client has given a call up: it cancelled it, or its deadline passed. If the call is in flight,
     /// [`Reply::is_cancelled`] holds already. If it has ended, its client may not have read the answer: an
     /// answer and a cancel may pass each other on their way. For handlers whose answers name resources that
