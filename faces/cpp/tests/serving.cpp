@@ -52,11 +52,25 @@ void answers_from_other_threads(bool plain) {
     for (std::uint8_t n = 0; n < Backwards::count; n++) holds(order[n] == (plain ? n : Backwards::count - 1 - n));
 }
 
+/// Nothing to say.
+struct Wordless : std::exception {
+    explicit Wordless(const char* words) : words_(words) {}
+    [[nodiscard]] const char* what() const noexcept override { return words_; }
+
+private:
+    const char* words_;
+};
+
+constexpr std::string_view wordless = "the handler threw a std::exception without words";
+
 /// Handlers that do not answer as they should.
 class Careless : public EchoService {
 public:
     void bytes(echo::EchoBytesView, thalweg::Responder<echo::EchoBytesResponse>) override {}
     void fields(echo::EchoFieldsView request, thalweg::Responder<echo::EchoFieldsResponse>) override {
+        if (request.count == 0) throw Wordless("");
+        if (request.count == 2) throw Wordless(nullptr);
+        if (request.count == 3) throw 3;
         throw std::runtime_error("cannot " + std::string(request.name));
     }
     void blobs(echo::EchoBlobsView, thalweg::Responder<echo::EchoBlobsResponse> responder) override {
@@ -79,13 +93,16 @@ void carelessness() {
     const Running server(path, to(service));
     thalweg::Client client(path, client_options());
     echo::EchoAsyncClient calls(client);
-    const echo::EchoFields fields{.count = 1, .total = 2, .name = "do it"};
     holds(fault_of([&] { client.wait(calls.bytes(echo::EchoBytes{})); }) == Fault::abandoned);
-    try {
-        client.wait(calls.fields(fields));
-        holds(false);
-    } catch (const thalweg::Refused& refused) {
-        holds(refused.what() == std::string("cannot do it"));
+    const std::string_view says[] = {wordless, "cannot do it", wordless, "the handler threw something that is no std::exception"};
+    for (std::uint32_t n = 0; n < std::size(says); n++) {
+        const echo::EchoFields fields{.count = n, .total = 2, .name = "do it"};
+        try {
+            client.wait(calls.fields(fields));
+            holds(false);
+        } catch (const thalweg::Refused& refused) {
+            holds(refused.what() == says[n]);
+        }
     }
     auto kept = calls.blobs(echo::EchoBlobs{});
     holds(fault_of([&] { client.wait(calls.numbers(echo::EchoNumbers{})); }) == Fault::overloaded);

@@ -178,11 +178,8 @@ private:
             // An answer without a word of it would be taken for a success.
             try {
                 this->call(request, frame.bytes);
-            } catch (const std::exception& problem) {
-                SerialReply(out).fail(Fault::refused, error, problem.what());
-                throw;
             } catch (...) {
-                SerialReply(out).fail(Fault::refused, error, "the handler threw something that is no std::exception");
+                SerialReply(out).fail(Fault::refused, error, thrown_words());
                 throw;
             }
             SerialReply(out).end(frame.bytes);

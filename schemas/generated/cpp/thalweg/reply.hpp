@@ -136,15 +136,26 @@ private:
     std::string_view error_;
 };
 
+/// What the exception that is being handled says, which lasts as long as that: a handler's, so it is never without words.
+inline std::string_view thrown_words() {
+    try {
+        throw;
+    } catch (const std::exception& thrown) {
+        const char* const words = thrown.what();
+        if (words != nullptr && *words != '\0') return words;
+        return "the handler threw a std::exception without words";
+    } catch (...) {
+        return "the handler threw something that is no std::exception";
+    }
+}
+
 /// Runs a handler on a reply. What it throws is answered with the error, unless it has passed its responder on.
 template <class F> void answering(std::unique_ptr<Reply> reply, std::string_view error, F&& handle) {
     Dispatch dispatch(reply.get());
     try {
         handle(std::move(reply));
-    } catch (const std::exception& thrown) {
-        dispatch.fail(error, thrown.what());
     } catch (...) {
-        dispatch.fail(error, "the handler threw something that is no std::exception");
+        dispatch.fail(error, thrown_words());
     }
 }
 

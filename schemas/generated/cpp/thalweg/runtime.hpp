@@ -5,8 +5,8 @@
 // for the same service. Two schemas of one service under the same version still share their names: give one
 // of them another namespace (`--cpp-namespace`).
 #ifndef THALWEG_RUNTIME
-#define THALWEG_RUNTIME 0x08256b8b
-#define THALWEG_RUNTIME_NAMESPACE runtime_08256b8b
-#elif THALWEG_RUNTIME != 0x08256b8b
+#define THALWEG_RUNTIME 0xb1fd8345
+#define THALWEG_RUNTIME_NAMESPACE runtime_b1fd8345
+#elif THALWEG_RUNTIME != 0xb1fd8345
 #error "two versions of Thalweg's runtime in one file: generate its services, and install the headers, with one version"
 #endif
