@@ -162,23 +162,29 @@ fn values() !void {
     try equal(writer.written(), named("echo_places_request"));
 }
 
-/// Text that nobody could read does not leave, wherever it stands.
+/// Text that nobody could read does not leave, wherever it stands, and neither do two entries with one key.
 fn misfits() !void {
     const arena = memory.allocator();
     const places = (try types.EchoRequestCodec.decode(arena, named("echo_places_request"))).places;
     for ([_][]const u8{ "\xff", "caf\xe9", "\xed\xa0\x80", "\xc3" }) |text| {
-        try unwritable(.{ .fail = .{ .reason = text } });
+        try unwritable(.{ .fail = .{ .reason = text } }, "EchoFail.reason", error.NotUtf8);
         var keyed = places;
         keyed.counts = &.{.{ .key = text, .value = 1 }};
-        try unwritable(.{ .places = keyed });
+        try unwritable(.{ .places = keyed }, "EchoPlaces.counts", error.NotUtf8);
+        keyed.places = &.{.{ .name = text, .inner = null, .moods = &.{} }};
+        try unwritable(.{ .places = keyed }, "Place.name", error.NotUtf8);
     }
+    var twice = places;
+    twice.counts = &.{ .{ .key = "a", .value = 1 }, .{ .key = "a", .value = 2 } };
+    try unwritable(.{ .places = twice }, "EchoPlaces.counts", error.Duplicate);
 }
 
-fn unwritable(request: types.EchoRequest) !void {
+fn unwritable(request: types.EchoRequest, place: []const u8, problem: mp.EncodeError) !void {
     var writer: mp.Writer = .{ .allocator = memory.allocator() };
-    if (types.EchoRequestCodec.encode(&writer, request)) return error.Taken else |problem| {
-        if (problem != error.NotUtf8) return problem;
+    if (types.EchoRequestCodec.encode(&writer, request)) return error.Taken else |wrong| {
+        if (wrong != problem) return wrong;
     }
+    try equal(writer.place, place);
 }
 
 /// What is wrong is placed by its name on the wire, and where it begins.
@@ -314,8 +320,9 @@ fn calls() !void {
     inline for (comptime std.meta.fieldNames(types.EchoNumbers)) |name| @field(numbers, name) = 0;
     try equal((try client.numbers(arena, numbers)).refused, "caf\u{e9}, caf\u{fffd}, \u{fffd}\u{fffd}\u{fffd}");
     const places = (try types.EchoRequestCodec.decode(arena, named("echo_places_request"))).places;
-    try equal((try client.places(arena, places)).refused, "NotUtf8");
+    try equal((try client.places(arena, places)).refused, "EchoPlacesResponse.counts: NotUtf8");
     if (client.fail(arena, .{ .reason = "caf\xe9" })) |_| return error.Taken else |problem| try holds(problem == error.NotUtf8);
+    try equal(client.writer_.place, "EchoFail.reason");
     const nonsense = try types.EchoResponseCodec.decode(arena, try wire.receive(try wire.send("nonsense")));
     try equal(nonsense.error_response.message, "frame: WrongType at byte 0");
 }

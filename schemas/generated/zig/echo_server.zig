@@ -95,7 +95,7 @@ pub fn handle(
         .peek_committed => |of| handler.peekCommitted(of, PeekCommittedResponder{ .reply = reply, .allocator = arena }),
     };
     outcome catch |problem| {
-        service.fail(types.EchoErrorResponseCodec, arena, reply, .refused, @errorName(problem)) catch service.giveUp(reply);
+        service.refuse(types.EchoErrorResponseCodec, arena, reply, problem) catch service.giveUp(reply);
     };
 }
 

@@ -205,12 +205,21 @@ pub const NoItem = struct {
     pub const T = noreturn;
 };
 
+/// Where the value stands that could not be written last on this thread, if nothing was since.
+threadlocal var unwritten: ?[]const u8 = null;
+
+fn write(comptime Codec: type, writer: *mp.Writer, value: Codec.T) mp.EncodeError!void {
+    unwritten = null;
+    errdefer unwritten = writer.place;
+    return mp.frameOf(false, Codec, writer, value);
+}
+
 /// Writes a frame into memory of the allocator, and ends the call with it. Of a call that has ended nothing is heard.
 fn end(comptime Codec: type, allocator: Allocator, reply: Reply, value: Codec.T) mp.EncodeError!void {
     {
         var writer: mp.Writer = .{ .allocator = allocator };
         defer writer.deinit();
-        try mp.frameOf(false, Codec, &writer, value);
+        try write(Codec, &writer, value);
         if (!reply.claim()) return;
         reply.ways.end(reply.context, writer.written());
     }
@@ -245,7 +254,7 @@ pub fn Responder(comptime Response: type, comptime Item: type, comptime Error: t
         pub fn item(self: @This(), value: Item.T) mp.EncodeError!Flow {
             var writer: mp.Writer = .{ .allocator = self.allocator };
             defer writer.deinit();
-            try mp.frameOf(false, Item, &writer, value);
+            try write(Item, &writer, value);
             return self.reply.ways.item(self.reply.context, writer.written());
         }
 
@@ -297,6 +306,17 @@ pub fn fail(
     defer words.deinit();
     try mp.readable(&words, message);
     return end(Error, allocator, reply, .{ .message = words.written() });
+}
+
+/// Ends a call whose method returned an error, in its words: its name, and which value it is of that cannot be written.
+pub fn refuse(comptime Error: type, allocator: Allocator, reply: Reply, problem: anyerror) mp.EncodeError!void {
+    const place = switch (problem) {
+        error.Duplicate, error.NotUtf8 => unwritten orelse "",
+        else => "",
+    };
+    const words = try std.mem.concat(allocator, u8, &.{ place, if (place.len > 0) ": " else "", @errorName(problem) });
+    defer allocator.free(words);
+    return fail(Error, allocator, reply, .refused, words);
 }
 
 /// Ends a call that could not even be refused.

@@ -187,7 +187,7 @@ impl Zig<'_> {
                 });
                 text.block("outcome catch |problem| {", "};", |text| {
                     text.line(format!(
-                        "service.fail({error}, arena, reply, .refused, @errorName(problem)) catch service.giveUp(reply);"
+                        "service.refuse({error}, arena, reply, problem) catch service.giveUp(reply);"
                     ));
                 });
             },

@@ -372,11 +372,14 @@ pub fn Struct(comptime Of: type, comptime name: []const u8, comptime table: anyt
 
         pub fn write(writer: *Writer, value: Of) EncodeError!void {
             @setEvalBranchQuota(branches);
+            const outer = writer.place;
             try writer.fields(table.len);
             inline for (table) |field| {
                 try writer.string(field[0]);
+                writer.place = name ++ "." ++ field[0];
                 try field[2].write(writer, @field(value, field[1]));
             }
+            writer.place = outer;
         }
     };
 }

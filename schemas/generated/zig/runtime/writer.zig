@@ -6,11 +6,12 @@ const Allocator = std.mem.Allocator;
 /// Why a value could not be written: two entries with one key, text that no peer would read, or memory.
 pub const EncodeError = error{ Duplicate, NotUtf8, OutOfMemory };
 
-/// Appends values to a buffer of its own.
+/// Appends values to a buffer of its own. After an error, `place` says where.
 pub const Writer = struct {
     allocator: Allocator,
     buffer: []u8 = &.{},
     length: usize = 0,
+    place: []const u8 = "message",
 
     pub fn deinit(self: *Writer) void {
         self.allocator.free(self.buffer);
@@ -25,6 +26,7 @@ pub const Writer = struct {
     /// Begins anew in the same buffer.
     pub fn clear(self: *Writer) void {
         self.length = 0;
+        self.place = "message";
     }
 
     pub fn append(self: *Writer, bytes: []const u8) EncodeError!void {
