@@ -32,7 +32,7 @@ main([Directory, Outcomes]) ->
                 {"what is not counted stays below that bound by itself", fun uncounted/0},
                 {"a frame that is refused leaves nothing behind", fun() -> undefined = get('$thalweg_messagepack_room') end},
                 {"what is wrong is placed by its name on the wire", fun placed/0},
-                {"values that do not fit are refused", fun misfits/0},
+                {"values that do not fit are refused, by their place", fun misfits/0},
                 {"calls are answered", fun calls/0},
                 {"streams bring items and then their end", fun streams/0},
                 {"streams are left, however reading them ends", fun left_streams/0},
@@ -208,24 +208,28 @@ values(Golden) ->
     #{counts := #{<<"\x{10000}"/utf8>> := 256}} = Places.
 
 misfits() ->
-    Refused = fun(Request) ->
+    Refused = fun(Place, Request) ->
         try echo_types:encode_request(Request) of
             _ -> error(taken)
         catch
-            error:{bad_value, _, _} -> ok
+            error:{bad_value, At, _, _} -> same(Place, At)
         end
     end,
-    Refused({fields, #{count => -1, total => 0, name => <<>>}}),
-    Refused({fields, #{count => 0, total => 1 bsl 64, name => <<>>}}),
-    Refused({fields, #{count => 0, total => 0, name => <<255>>}}),
-    Refused({fields, #{count => 0, total => 0}}),
-    Refused({fail, #{reason => <<>>, more => 1}}),
-    Refused({blobs, #{parts => []}}),
-    Refused({nothing, #{}}),
-    Refused({bytes, #{data => 5}}),
-    Refused({bytes, [data]}),
-    Refused({nested, #{inner => #{values => [<<>> | <<>>]}}}),
-    Refused({nested, #{inner => #{values => [], flag => 1}}}),
+    Refused(<<"EchoFields.count">>, {fields, #{count => -1, total => 0, name => <<>>}}),
+    Refused(<<"EchoFields.total">>, {fields, #{count => 0, total => 1 bsl 64, name => <<>>}}),
+    Refused(<<"EchoFields.name">>, {fields, #{count => 0, total => 0, name => <<255>>}}),
+    Refused(<<"EchoFields.name">>, {fields, #{count => 0, total => 0}}),
+    Refused(<<"EchoFail">>, {fail, #{reason => <<>>, more => 1}}),
+    Refused(<<"EchoBlobs.parts">>, {blobs, #{parts => []}}),
+    Refused(<<"message">>, {nothing, #{}}),
+    Refused(<<"EchoBytes.data">>, {bytes, #{data => 5}}),
+    Refused(<<"message">>, {bytes, [data]}),
+    Refused(<<"Inner.values">>, {nested, #{inner => #{values => [<<>> | <<>>]}}}),
+    Refused(<<"EchoPlaces.counts">>, {places, #{
+        places => [#{name => <<>>, moods => #{}}], counts => #{<<255>> => 1}, grid => [[1, 1], [1, 1], [1, 1]]
+    }}),
+    Refused(<<"Place.moods">>, {places, #{places => [#{name => <<>>, moods => #{<<>> => glad}}]}}),
+    Refused(<<"Inner.flag">>, {nested, #{inner => #{values => [], flag => 1}}}),
     Numbers = #{
         tiny => 1,
         small => 1,
@@ -239,9 +243,9 @@ misfits() ->
         precise => 1
     },
     _ = echo_types:encode_request({numbers, Numbers}),
-    Refused({numbers, Numbers#{single => 1.0e300}}),
-    Refused({numbers, Numbers#{precise => 1 bsl 2000}}),
-    Refused({numbers, Numbers#{precise => <<"5">>}}).
+    Refused(<<"EchoNumbers.single">>, {numbers, Numbers#{single => 1.0e300}}),
+    Refused(<<"EchoNumbers.precise">>, {numbers, Numbers#{precise => 1 bsl 2000}}),
+    Refused(<<"EchoNumbers.precise">>, {numbers, Numbers#{precise => <<"5">>}}).
 
 bytes(#{data := Data}) -> {ok, #{data => Data}}.
 fields(Request) -> {ok, Request}.

@@ -136,7 +136,7 @@ impl Erlang<'_> {
         text.lines(&format!(
             "-spec decode_{kind}(binary()) -> {{ok, {kind}()}} | {{error, thalweg_messagepack:decode_error()}}.\n\
              decode_{kind}(Frame) ->\n    thalweg_messagepack:decode({kind}, {kind}s(), Frame).\n\n\
-             %% Writes a whole {kind} frame; error({{bad_value, _, _}}) on a value that its type cannot hold.\n\
+             %% Writes a whole {kind} frame; error({{bad_value, Place, _, _}}) on a value that its type cannot hold.\n\
              -spec encode_{kind}({kind}()) -> iodata().\n\
              encode_{kind}(Message) ->\n    thalweg_messagepack:encode({kind}, {kind}s(), Message).\n\n\
              %% The {kind}s as the codec reads them.\n-spec {kind}s() -> [thalweg_messagepack:message()].\n{kind}s() ->"

@@ -232,7 +232,7 @@ schema_hash() ->
 decode_request(Frame) ->
     thalweg_messagepack:decode(request, requests(), Frame).
 
-%% Writes a whole request frame; error({bad_value, _, _}) on a value that its type cannot hold.
+%% Writes a whole request frame; error({bad_value, Place, _, _}) on a value that its type cannot hold.
 -spec encode_request(request()) -> iodata().
 encode_request(Message) ->
     thalweg_messagepack:encode(request, requests(), Message).
@@ -288,7 +288,7 @@ requests() ->
 decode_response(Frame) ->
     thalweg_messagepack:decode(response, responses(), Frame).
 
-%% Writes a whole response frame; error({bad_value, _, _}) on a value that its type cannot hold.
+%% Writes a whole response frame; error({bad_value, Place, _, _}) on a value that its type cannot hold.
 -spec encode_response(response()) -> iodata().
 encode_response(Message) ->
     thalweg_messagepack:encode(response, responses(), Message).

@@ -235,69 +235,77 @@ present({Key, _, required, _}, _, Place, Rest) -> throw({refused, place(Place, K
 
 place(Place, Key) -> <<Place/binary, ".", Key/binary>>.
 
-%% Writes a whole frame. A value its type cannot hold is the caller's mistake: error({bad_value, Type, Value}).
+%% Writes a whole frame. A value its type cannot hold is the caller's mistake, and placed as a decoder's would be:
+%% error({bad_value, Place, Type, Value}).
 -spec encode(request | response, [message()], {atom(), map()}) -> iodata().
 encode(Kind, Messages, {Name, Value}) ->
     case lists:keyfind(Name, 2, Messages) of
-        {Tag, _, Type} -> [head(Kind), string(Tag), write(Type, Value)];
-        false -> error({bad_value, Kind, Name})
+        {Tag, _, Type} -> [head(Kind), string(Tag), write(Type, Value, <<"message">>)];
+        false -> misfit(<<"message">>, Kind, Name)
     end.
 
 head(request) -> <<16#91, 16#92>>;
 head(response) -> <<16#92>>.
 
--spec write(type(), term()) -> iodata().
-write({integer, Least, Most}, Value) when is_integer(Value), Value >= Least, Value =< Most -> number(Value);
-write(string, Value) when is_binary(Value) ->
+%% Where a value stands: what holds it, or that and its key there.
+-type at() :: binary() | {binary(), binary()}.
+
+-spec misfit(at(), term(), term()) -> no_return().
+misfit({Place, Key}, Type, Value) -> misfit(place(Place, Key), Type, Value);
+misfit(Place, Type, Value) -> error({bad_value, Place, Type, Value}).
+
+-spec write(type(), term(), at()) -> iodata().
+write({integer, Least, Most}, Value, _) when is_integer(Value), Value >= Least, Value =< Most -> number(Value);
+write(string, Value, At) when is_binary(Value) ->
     case unicode:characters_to_binary(Value) of
         Value -> string(Value);
-        _ -> error({bad_value, string, Value})
+        _ -> misfit(At, string, Value)
     end;
-write(bytes, Value) when is_binary(Value) -> [counted(16#c4, byte_size(Value)), Value];
-write(bin32, <<_:32/binary>> = Value) -> [<<16#c4, 32>>, Value];
-write(boolean, true) -> <<16#c3>>;
-write(boolean, false) -> <<16#c2>>;
-write({optional, _}, undefined) -> <<16#c0>>;
-write({optional, Type}, Value) -> write(Type, Value);
-write({struct, _, Fields}, Value) when is_map(Value) ->
+write(bytes, Value, _) when is_binary(Value) -> [counted(16#c4, byte_size(Value)), Value];
+write(bin32, <<_:32/binary>> = Value, _) -> [<<16#c4, 32>>, Value];
+write(boolean, true, _) -> <<16#c3>>;
+write(boolean, false, _) -> <<16#c2>>;
+write({optional, _}, undefined, _) -> <<16#c0>>;
+write({optional, Type}, Value, At) -> write(Type, Value, At);
+write({struct, Place, Fields}, Value, _) when is_map(Value) ->
     Known = [Name || {_, Name, _, _} <- Fields],
-    maps:keys(maps:without(Known, Value)) =:= [] orelse error({bad_value, Known, Value}),
-    [few(16#80, length(Fields)) | [[string(Key), member(Field, Value)] || {Key, _, _, _} = Field <- Fields]];
-write({list, _, Type}, Values) when length(Values) >= 0 ->
-    [few(16#90, length(Values)) | [write(Type, Value) || Value <- Values]];
-write({array, Count, Type}, Values) when length(Values) =:= Count ->
-    [few(16#90, Count) | [write(Type, Value) || Value <- Values]];
-write({map, _, Type}, Values) when is_map(Values) ->
+    maps:keys(maps:without(Known, Value)) =:= [] orelse misfit(Place, Known, Value),
+    [few(16#80, length(Fields)) | [[string(Key), member(Field, Value, {Place, Key})] || {Key, _, _, _} = Field <- Fields]];
+write({list, _, Type}, Values, At) when length(Values) >= 0 ->
+    [few(16#90, length(Values)) | [write(Type, Value, At) || Value <- Values]];
+write({array, Count, Type}, Values, At) when length(Values) =:= Count ->
+    [few(16#90, Count) | [write(Type, Value, At) || Value <- Values]];
+write({map, _, Type}, Values, At) when is_map(Values) ->
     %% Binaries sort by their bytes, as the wire wants it.
     Entries = lists:keysort(1, maps:to_list(Values)),
-    [few(16#80, length(Entries)) | [[write(string, Key), write(Type, Value)] || {Key, Value} <- Entries]];
-write({enum, Words} = Type, Value) ->
+    [few(16#80, length(Entries)) | [[write(string, Key, At), write(Type, Value, At)] || {Key, Value} <- Entries]];
+write({enum, Words} = Type, Value, At) ->
     case lists:keyfind(Value, 2, Words) of
         {Word, _} -> string(Word);
-        false -> error({bad_value, Type, Value})
+        false -> misfit(At, Type, Value)
     end;
-write(Described, Value) when is_function(Described) -> write(Described(), Value);
-write(f32, Value) when is_number(Value) -> <<16#ca, (float_of(32, Value))/binary>>;
-write(f32, nan) -> <<16#ca, 16#7fc00000:32>>;
-write(f32, infinity) -> <<16#ca, 16#7f800000:32>>;
-write(f32, negative_infinity) -> <<16#ca, 16#ff800000:32>>;
-write(f64, Value) when is_number(Value) -> <<16#cb, (float_of(64, Value))/binary>>;
-write(f64, nan) -> <<16#cb, 16#7ff8000000000000:64>>;
-write(f64, infinity) -> <<16#cb, 16#7ff0000000000000:64>>;
-write(f64, negative_infinity) -> <<16#cb, 16#fff0000000000000:64>>;
-write(Type, Value) -> error({bad_value, Type, Value}).
+write(Described, Value, At) when is_function(Described) -> write(Described(), Value, At);
+write(f32, Value, At) when is_number(Value) -> <<16#ca, (float_of(32, Value, At))/binary>>;
+write(f32, nan, _) -> <<16#ca, 16#7fc00000:32>>;
+write(f32, infinity, _) -> <<16#ca, 16#7f800000:32>>;
+write(f32, negative_infinity, _) -> <<16#ca, 16#ff800000:32>>;
+write(f64, Value, At) when is_number(Value) -> <<16#cb, (float_of(64, Value, At))/binary>>;
+write(f64, nan, _) -> <<16#cb, 16#7ff8000000000000:64>>;
+write(f64, infinity, _) -> <<16#cb, 16#7ff0000000000000:64>>;
+write(f64, negative_infinity, _) -> <<16#cb, 16#fff0000000000000:64>>;
+write(Type, Value, At) -> misfit(At, Type, Value).
 
-member({_, Name, optional, Type}, Value) -> write(Type, maps:get(Name, Value, undefined));
-member({_, Name, required, Type}, Value) when is_map_key(Name, Value) -> write(Type, maps:get(Name, Value));
-member({_, Name, required, _}, Value) -> error({bad_value, {missing, Name}, Value}).
+member({_, Name, optional, Type}, Value, At) -> write(Type, maps:get(Name, Value, undefined), At);
+member({_, Name, required, Type}, Value, At) when is_map_key(Name, Value) -> write(Type, maps:get(Name, Value), At);
+member({_, Name, required, _}, Value, At) -> misfit(At, {missing, Name}, Value).
 
-float_of(Bits, Value) ->
+float_of(Bits, Value, At) ->
     %% What is too large becomes an infinity in 32 bits, and no float at all in 64.
     try <<Value:Bits/float>> of
-        <<_:1, 16#ff, 0:23>> -> error({bad_value, {float, Bits}, Value});
+        <<_:1, 16#ff, 0:23>> -> misfit(At, {float, Bits}, Value);
         Bytes -> Bytes
     catch
-        error:badarg -> error({bad_value, {float, Bits}, Value})
+        error:badarg -> misfit(At, {float, Bits}, Value)
     end.
 
 number(Value) when Value >= 16#100000000 -> <<16#cf, Value:64>>;
