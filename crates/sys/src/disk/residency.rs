@@ -77,9 +77,19 @@ mod tests {
 
     const PAGE: usize = 4096;
 
+    /// Memory in small pages: where the kernel makes large ones unasked, what lies beside a page that is
+    /// written to is resident as well.
+    fn small_pages(length: usize) -> Map {
+        let map = Map::anonymous(length).unwrap();
+        // SAFETY: an advice about this map alone, which changes no byte. A kernel without large pages refuses
+        // it, and needs none.
+        unsafe { libc::madvise(map.start().as_ptr().cast(), length, libc::MADV_NOHUGEPAGE) };
+        map
+    }
+
     #[test]
     fn what_was_written_is_resident_and_what_was_never_touched_is_not() {
-        let map = Map::anonymous(1 << 20).unwrap();
+        let map = small_pages(1 << 20);
         // SAFETY: nobody else knows this map.
         unsafe { map.write(5000, &[7; 7000]) };
         assert!(map.residency(1 << 20).has(5000..12_000));
@@ -94,7 +104,7 @@ mod tests {
     /// Every place gets the answer that it would get alone, however the places before it lay.
     #[test]
     fn places_asked_for_together_are_answered_as_alone() {
-        let map = Map::anonymous(4096 * PAGE).unwrap();
+        let map = small_pages(4096 * PAGE);
         let is_written = |page: usize| page.is_multiple_of(7) || (600..1500).contains(&page);
         for page in (0..4096).filter(|page| is_written(*page)) {
             // SAFETY: as above.
