@@ -397,6 +397,11 @@ class EventLoop(Served, unittest.IsolatedAsyncioTestCase):
             with self.assertRaises(asyncio.CancelledError):
                 await waiting
             self.assertEqual(client.statistics["in_flight"], 0)
+            abandoned = client.call("Any")
+            abandoned.send(None)
+            abandoned.close()
+            await asyncio.sleep(0)
+            self.assertEqual(client.statistics["in_flight"], 0)
             with self.assertRaises(DeadlineExceeded):
                 await client.call("Any", deadline=2)
             waiting = asyncio.ensure_future(client.call("Any"))

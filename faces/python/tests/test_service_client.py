@@ -133,6 +133,34 @@ class EventLoop(Place, unittest.IsolatedAsyncioTestCase):
         await self.nothing_left()
         await self.still_serves()
 
+    async def test_a_coroutine_that_is_closed_in_whichever_thread_cancels_its_call(self):
+        async def here(close):
+            close()
+
+        for where in (here, asyncio.to_thread):
+            with self.subTest(where.__name__):
+                self.echo.began.clear()
+                self.echo.cancelled.clear()
+                call = self.client.fields(waiting(Patient.FOR_GOOD))
+                call.send(None)
+                await self.echo.began.wait()
+                await where(call.close)
+                async with asyncio.timeout(60):
+                    await self.echo.cancelled.wait()
+                    await self.nothing_left()
+        await self.still_serves()
+
+    async def test_a_wait_for_an_item_that_is_closed_cancels_the_call(self):
+        stream = self.transport.stream(types.encode_request(ENDLESS), credit=1)
+        await anext(stream)
+        item = anext(stream)
+        item.send(None)
+        item.close()
+        async with asyncio.timeout(60):
+            await self.echo.cancelled.wait()
+            await self.nothing_left()
+        self.assertEqual([frame async for frame in stream], [])
+
     async def test_each_call_of_a_client_that_goes_has_an_error_of_its_own(self):
         other = await Client.connect(self.endpoint(self.kind))
         calls = [asyncio.create_task(echo_client.EchoClient(other).fields(waiting(Patient.FOR_GOOD))) for _ in range(3)]

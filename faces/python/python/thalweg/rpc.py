@@ -236,8 +236,8 @@ class SyncClient(Scope):
 class Client(Watched):
     """Calls services from an event loop, any number of calls at a time.
 
-    The loop watches one descriptor; no thread is started. A task that is cancelled while it awaits a call cancels the call.
-    Belongs to the event loop that it was made in.
+    The loop watches one descriptor; no thread is started. A task that is cancelled while it awaits a call cancels the call, and so
+    does a coroutine that is closed. Belongs to the event loop that it was made in.
     """
 
     def __init__(self, url: str, **options: Unpack[ClientOptions]) -> None:
@@ -280,10 +280,17 @@ class Client(Watched):
         try:
             return await waiter
         except asyncio.CancelledError:
-            if self._waiters.pop(call, None) is not None:
-                self._caller.cancel(call)
-                self._stir()
+            self._give_up(call)
             raise
+        except GeneratorExit:
+            self._soon(self._give_up, call)
+            raise
+
+    def _give_up(self, call: int) -> None:
+        """Nobody waits for the call any more."""
+        if self._waiters.pop(call, None) is not None:
+            self._caller.cancel(call)
+            self._stir()
 
     def _bring(self) -> Iterable[Event]:
         return self._caller.turn()

@@ -6,10 +6,11 @@ one that was forgotten is collected: it says that it was not closed, and closes.
 """
 
 import asyncio
+import contextlib
 import weakref
 from abc import abstractmethod
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from copy import copy
 from typing import Any
 
@@ -73,6 +74,13 @@ class Watched(AsyncScope):
             # The loop is closed and watches nothing.
             self._descriptor = -1
             self._disconnect()
+
+    def _soon(self, give_up: Callable[..., object], *of: Any) -> None:
+        """Has the loop give up what nobody waits for any more: any thread may close or collect a coroutine, and only the loop's may
+        touch the client. Of a loop that is closed nothing waits.
+        """
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(give_up, *of)
 
     def _watch(self, descriptor: int) -> None:
         """Has the loop watch what is there."""

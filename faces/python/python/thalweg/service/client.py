@@ -9,7 +9,6 @@ it waits for may come behind items of other streams: these are bounded by their 
 """
 
 import asyncio
-import contextlib
 import os
 from collections import deque
 from collections.abc import Iterable
@@ -35,8 +34,9 @@ class _Waiter(Protocol):
 class Client(Watched):
     """Calls a service, any number of calls at a time.
 
-    A task that is cancelled while it awaits a call cancels the call. The server is told so behind its answer too, if nobody took
-    that: it may name what only its reader would give back. Belongs to the event loop that it was connected in.
+    A task that is cancelled while it awaits a call cancels the call, and so does a coroutine that is closed. The server is told so
+    behind its answer too, if nobody took that: it may name what only its reader would give back. Belongs to the event loop that it
+    was connected in.
     """
 
     def __init__(self, connection: Connection, loop: asyncio.AbstractEventLoop) -> None:
@@ -93,11 +93,10 @@ class Client(Watched):
         try:
             return await waiter
         except asyncio.CancelledError:
-            if self._calls.pop(call, None) is not None:
-                self._forget(call)
-            elif not waiter.cancelled() and waiter.exception() is None:
-                # It was answered in the turn in which the task was cancelled.
-                self._leave_unread(call)
+            self._give_up(call, waiter)
+            raise
+        except GeneratorExit:
+            self._soon(self._give_up, call, waiter)
             raise
 
     def stream(self, request: bytes, *, deadline: float | None = None, credit: int | None = None) -> "Stream":
@@ -134,6 +133,14 @@ class Client(Watched):
         if not self._stirred:
             self._stir()
         return call
+
+    def _give_up(self, call: int, waiter: asyncio.Future[bytes]) -> None:
+        """Nobody waits for the call any more."""
+        if self._calls.pop(call, None) is not None:
+            self._forget(call)
+        elif not waiter.cancelled() and waiter.exception() is None:
+            # It was answered in the turn in which it was given up.
+            self._leave_unread(call)
 
     def _forget(self, call: int) -> None:
         self._streams.pop(call, None)
@@ -219,8 +226,8 @@ class _Inbox:
 
 
 class Stream:
-    """The frames of a call that a stream answers, for `async for`. A task that is cancelled while it waits for one cancels
-    the call.
+    """The frames of a call that a stream answers, for `async for`. A task that is cancelled, or a coroutine that is closed, while
+    it waits for one cancels the call.
     """
 
     __slots__ = ("_client", "_call", "_inbox", "_window", "_taken", "_over")
@@ -251,6 +258,9 @@ class Stream:
                 await inbox.waiter
             except asyncio.CancelledError:
                 self._leave()
+                raise
+            except GeneratorExit:
+                self._leave_soon()
                 raise
             finally:
                 inbox.waiter = None
@@ -285,8 +295,10 @@ class Stream:
             self._over = True
             self._client._cancel(self._call, self._inbox)
 
-    def __del__(self) -> None:
+    def _leave_soon(self) -> None:
         if not self._over:
-            # Any thread may collect it, and only the loop's may touch the client.
-            with contextlib.suppress(RuntimeError):
-                self._client._loop.call_soon_threadsafe(self._client._cancel, self._call, self._inbox)
+            self._over = True
+            self._client._soon(self._client._cancel, self._call, self._inbox)
+
+    def __del__(self) -> None:
+        self._leave_soon()
