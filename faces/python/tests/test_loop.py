@@ -619,6 +619,50 @@ thalweg.run(main())
         (program,) = started
         self.assertRaises(ChildProcessError, os.waitpid, program, os.WNOHANG)
 
+    def test_an_end_is_told_once_and_as_it_was_wherever_an_interrupt_comes(self) -> None:
+        class Ends(asyncio.SubprocessProtocol):
+            def connection_made(self, transport: Any) -> None:
+                self.transport = transport
+
+            def process_exited(self) -> None:
+                told.append(self.transport.get_returncode())
+
+        def interrupt(frame: Any, _event: str, _of: object) -> None:
+            nonlocal left
+            if frame.f_code.co_filename == _processes.__file__:
+                left -= 1
+                if left == 0:
+                    raise KeyboardInterrupt
+
+        async def over() -> None:
+            async with asyncio.timeout(60):
+                while not told or loop._watched_descriptors() != watched:
+                    await asyncio.sleep(0)
+
+        steps, is_interrupted = 0, True
+        while is_interrupted:
+            steps += 1
+            left, told, is_interrupted = steps, [], False
+            loop = thalweg.new_event_loop()
+            self.addCleanup(loop.close)
+            loop.run_until_complete(asyncio.sleep(0))
+            watched = loop._watched_descriptors()
+            starts = loop.subprocess_exec(Ends, "/bin/sh", "-c", "read line; exit 7", stdout=None, stderr=None)
+            program, _ = loop.run_until_complete(starts)
+            waits = loop.create_task(over())
+            sys.setprofile(interrupt)
+            try:
+                program.get_pipe_transport(0).close()
+                loop.run_until_complete(waits)
+            except KeyboardInterrupt:
+                is_interrupted = True
+                loop.run_until_complete(waits)
+            finally:
+                sys.setprofile(None)
+            program.close()
+            self.assertEqual((told, steps), ([7], steps))
+        self.assertGreater(steps, 10)
+
     def test_no_descriptor_is_left_over(self) -> None:
         async def main() -> None:
             for _ in range(5):

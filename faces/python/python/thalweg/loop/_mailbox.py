@@ -148,10 +148,12 @@ class Mailbox(_native.Mailbox):
         A callback may raise what ends this process (`SystemExit`): the events behind it are delivered all the same.
         """
         self.loop.remove_reader(process.end)
+        status = process.ended()
+        process.close_end()
         with ExitStack() as then:
             # The last comes first.
             then.callback(self.unregister, number)
-            then.callback(self._tell, number, Kind.PROCESS_EXIT, process.ended())
+            then.callback(self._tell, number, Kind.PROCESS_EXIT, status)
             for pipe, kind in reversed(pipes.items()):
                 then.callback(self._finish, pipe)
                 then.callback(self._read_rest, number, pipe, kind)

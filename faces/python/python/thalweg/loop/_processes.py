@@ -4,6 +4,7 @@ What only a fork can give (a function to call in the child, another user, descri
 `subprocess`, and so are arguments, pipes and everything else that its users know.
 """
 
+import contextlib
 import inspect
 import os
 import subprocess
@@ -74,19 +75,24 @@ class Process(_POPEN):  # type: ignore[misc]
             raise
 
     def ended(self) -> int:
-        """Collects the exit status. Called once, when the descriptor says that there is one."""
-        if self.returncode is None and self.end is not None:
-            try:
-                found = os.waitid(os.P_PIDFD, self.end, os.WEXITED)
-            except ChildProcessError:
-                found = None
-            if found is None:
-                warnings.warn(f"the exit status of process {self.pid} was collected elsewhere", stacklevel=1)
-                self.returncode = _UNKNOWN
-            else:
-                self.returncode = found.si_status if found.si_code == os.CLD_EXITED else -found.si_status
-        self.close_end()
+        """The exit status, once the descriptor says that there is one. The program is let go of when it is known: what interrupts
+        this in between, and calls it again, finds it."""
+        if self.end is not None:
+            if self.returncode is None:
+                self.returncode = self._status(self.end)
+            with contextlib.suppress(ChildProcessError):
+                os.waitid(os.P_PIDFD, self.end, os.WEXITED)
         return _UNKNOWN if self.returncode is None else self.returncode
+
+    def _status(self, end: int) -> int:
+        try:
+            found = os.waitid(os.P_PIDFD, end, os.WEXITED | os.WNOWAIT)
+        except ChildProcessError:
+            found = None
+        if found is None:
+            warnings.warn(f"the exit status of process {self.pid} was collected elsewhere", stacklevel=1)
+            return _UNKNOWN
+        return found.si_status if found.si_code == os.CLD_EXITED else -found.si_status
 
     def close_end(self) -> None:
         """Closes the descriptor."""
@@ -136,10 +142,15 @@ class ProcessTransport(base_subprocess.BaseSubprocessTransport):
             bufsize=bufsize,
             **kwargs,
         )
-        self._loop._add_reader(self._proc.end, self._ended)
+        self._loop._add_reader(self._proc.end, self._ended, self._loop, self._proc)
 
-    def _ended(self) -> None:
-        process = self._proc
-        self._loop._remove_reader(process.end)
-        # After what its pipes brought in this turn.
-        self._loop.call_soon(self._process_exited, process.ended())
+    def _ended(self, loop: Any, process: Process) -> None:
+        # After what its pipes brought in this turn. It is watched until it was told: an interrupt may come between any two steps.
+        loop.call_soon(self._tell_end, loop, process, process.ended())
+
+    def _tell_end(self, loop: Any, process: Process, status: int) -> None:
+        if self._returncode is None:
+            self._process_exited(status)
+        if process.end is not None:
+            loop._remove_reader(process.end)
+            process.close_end()
