@@ -178,6 +178,24 @@ def wide_views() -> None:
     raises(runtime.EncodeError, lambda: runtime.write_bin32(bytearray(), many))
 
 
+def values_that_change() -> None:
+    # Here by what writes them; another thread may do so as well.
+    listed, mapped = [1, 2, 3], {"a": 1, "b": 2}
+
+    def write(out: bytearray, value: int) -> None:
+        listed.clear()
+        mapped.clear()
+        runtime.write_u8(out, value)
+
+    out = bytearray()
+    runtime.write_list(out, listed, write)
+    equal(out, b"\x93\x01\x02\x03")
+    mapped.update(a=1, b=2)
+    out.clear()
+    runtime.write_map(out, mapped, write)
+    equal(out, b"\x82\xa1a\x01\xa1b\x02")
+
+
 def misfits() -> None:
     def encode(**fields: object) -> None:
         types.encode_request(
@@ -468,6 +486,7 @@ check("mutations", mutations)
 check("values are what the frames say", values)
 check("what reading holds in memory is bounded by the frame", memory)
 check("a view of wide items is written as its bytes", wide_views)
+check("values that change while they are written stay one message", values_that_change)
 check("values that do not fit are refused", misfits)
 check("calls are answered and streams end", calls)
 check("requests say how they are ordered", order)

@@ -505,6 +505,8 @@ def _write_length(out: bytearray, short: int, wide: int, length: int) -> None:
 def write_list(out: bytearray, values: Sequence[T], write: Write[T]) -> None:
     if isinstance(values, (str, bytes, bytearray)):
         raise EncodeError(f"a {type(values).__name__} is no list")
+    # A copy: what writes the values, and other threads meanwhile, may change the list.
+    values = list(values)
     _write_length(out, 0x90, 0xDC, len(values))
     for value in values:
         write(out, value)
@@ -520,6 +522,8 @@ def write_array(
 
 def write_map(out: bytearray, values: Mapping[str, T], write: Write[T]) -> None:
     """By code points, which is the byte order of the keys' UTF-8."""
+    # A copy, as of a list.
+    values = dict(values)
     _write_length(out, 0x80, 0xDE, len(values))
     for key in sorted(values):
         write_string(out, key)

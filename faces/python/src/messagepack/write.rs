@@ -4,7 +4,7 @@ use super::encode_error;
 use super::leaf::{Known, Leaf};
 use crate::payload::Payload;
 use pyo3::prelude::*;
-use pyo3::types::{PyByteArray, PyBytes, PyDict, PyList, PyModule, PySequence, PyString};
+use pyo3::types::{PyByteArray, PyBytes, PyDict, PyModule, PySequence, PyString};
 use thalweg_wire::messagepack::write;
 
 static FUNCTIONS: Known = Known::new();
@@ -113,19 +113,16 @@ fn write_list<'py>(
     write: &Bound<'py, PyAny>,
 ) -> PyResult<()> {
     let write = Write::of(write)?;
-    if let Ok(list) = values.cast::<PyList>() {
-        header(out, write::list_header, list.len())?;
-        return list.iter().try_for_each(|value| write.next(out, &value));
-    }
     if values.is_instance_of::<PyString>()
         || values.is_instance_of::<PyBytes>()
         || values.is_instance_of::<PyByteArray>()
     {
         return Err(encode_error(out.py(), format!("a {} is no list", values.get_type().name()?)));
     }
-    let values = values.cast::<PySequence>()?;
-    header(out, write::list_header, values.len()?)?;
-    values.try_iter()?.try_for_each(|value| write.next(out, &value?))
+    // A copy: what writes the values, and other threads meanwhile, may change the list.
+    let values = values.cast::<PySequence>()?.to_list()?;
+    header(out, write::list_header, values.len())?;
+    values.iter().try_for_each(|value| write.next(out, &value))
 }
 
 #[pyfunction]
@@ -150,12 +147,13 @@ fn write_map<'py>(
     write: &Bound<'py, PyAny>,
 ) -> PyResult<()> {
     let write = Write::of(write)?;
-    header(out, write::map_header, values.len())?;
-    let keys = values.keys();
-    keys.sort()?;
-    for key in keys {
-        leaf(out, key.cast::<PyString>()?, Leaf::String)?;
-        let Some(value) = values.get_item(&key)? else { continue };
+    // A copy, as of a list.
+    let items = values.items();
+    items.sort()?;
+    header(out, write::map_header, items.len())?;
+    for item in items {
+        let (key, value) = item.extract::<(Bound<'_, PyString>, Bound<'_, PyAny>)>()?;
+        leaf(out, &key, Leaf::String)?;
         write.next(out, &value)?;
     }
     Ok(())
