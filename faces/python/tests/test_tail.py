@@ -2,9 +2,11 @@
 
 import asyncio
 import contextlib
+import copy
 import errno
 import gc
 import os
+import pickle
 import sys
 import tempfile
 import threading
@@ -61,6 +63,19 @@ async def leaves_no_descriptor(case: unittest.TestCase, follow, write) -> None:
 
 
 class Tail(StoreCase, unittest.IsolatedAsyncioTestCase):
+    async def test_it_is_not_copied_and_goes_on(self):
+        tail, other = self.log.tail(), self.log.tail()
+        entries = [asyncio.create_task(anext(each)) for each in (tail, other)]
+        await asyncio.sleep(0)
+        for doubles in (copy.copy, copy.deepcopy, pickle.dumps):
+            with self.subTest(doubles.__name__), self.assertRaisesRegex(TypeError, "cannot copy or pickle 'Tail'"):
+                doubles(tail)
+        gc.collect()
+        await asyncio.sleep(0)
+        self.log.append(b"entry")
+        async with asyncio.timeout(60):
+            self.assertEqual([bytes(entry) for entry in await asyncio.gather(*entries)], [b"entry"] * 2)
+
     async def test_entries_of_the_loop_and_of_threads_arrive(self):
         seen = []
 

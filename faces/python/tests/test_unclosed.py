@@ -1,8 +1,10 @@
 """What has a close and was not closed says so once nothing refers to it any more, and is let go of."""
 
 import asyncio
+import copy
 import gc
 import os
+import pickle
 import sys
 import unittest
 import warnings
@@ -13,7 +15,7 @@ from unittest import mock
 
 import thalweg
 from served import Served
-from service_support import FIELDS_FRAME, Background, Place, descriptors, echo_server
+from service_support import ENDLESS, FIELDS_FRAME, Background, Place, descriptors, echo_server, types
 from support import StoreCase, python
 from thalweg import rpc, state
 from thalweg.service import NoServer, Server, SyncClient
@@ -149,6 +151,19 @@ class Services(Place):
                 Server()  # type: ignore[call-arg]
 
         self.assertEqual(let_go([], fail), [])
+
+    def test_what_is_there_once_is_not_copied_and_stays_open(self) -> None:
+        with Background(self.endpoint()), SyncClient(self.endpoint()) as client:
+            stream = client.stream(types.encode_request(ENDLESS), credit=1)
+            for one in (client, stream):
+                for doubles in (copy.copy, copy.deepcopy, pickle.dumps):
+                    with self.subTest(type(one).__name__, by=doubles.__name__):
+                        with self.assertRaisesRegex(TypeError, f"cannot copy or pickle '{type(one).__name__}'"):
+                            doubles(one)
+            gc.collect()
+            self.assertTrue(next(stream))
+            stream.close()
+            self.assertTrue(client.call(FIELDS_FRAME))
 
     def test_a_server_says_so_and_frees_its_path(self) -> None:
         known = [Server(echo_server.service(None), self.endpoint())]

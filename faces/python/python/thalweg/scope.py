@@ -10,7 +10,18 @@ from types import TracebackType
 from typing import Any, ClassVar, Self
 
 
-class Closable(ABC):
+class Unique:
+    """What is there once: a copy would let go of what the other still uses. So it is neither copied nor pickled, as files and sockets
+    are not.
+    """
+
+    __slots__ = ()
+
+    def __getstate__(self) -> object:
+        raise TypeError(f"cannot copy or pickle {type(self).__name__!r} object: make another one")
+
+
+class Closable(Unique, ABC):
     """One that is still open once nothing refers to it issues a `ResourceWarning`, and is let go of whatever comes of that."""
 
     _what: ClassVar[str]

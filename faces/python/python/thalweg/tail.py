@@ -13,6 +13,7 @@ from typing import Any, Generic, TypeVar
 
 from ._native import Bell, Cursor, Entry, Loop
 from .errors import Overloaded
+from .scope import Unique
 
 _T = TypeVar("_T")
 
@@ -103,7 +104,7 @@ _hearings: weakref.WeakValueDictionary[int, _Hearing] = weakref.WeakValueDiction
 """By their loops. A follower keeps its bell, and the bell keeps its loop."""
 
 
-class Following(AsyncGenerator[_T, None], Generic[_T]):
+class Following(Unique, AsyncGenerator[_T, None], Generic[_T]):
     """What a cursor, or a listener for new logs, comes to, as it comes.
 
     Unlike a generator's function it outlives a wait that is cancelled, by a timeout say: nothing was taken then, and the next

@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from typing import Any, Final, Protocol, Self, Unpack
 
 from .._native import BACKLOG_BYTES, Connection, Program
+from ..scope import Unique
 from ..watched import Event, Watched
 from .options import ClientOptions
 
@@ -225,7 +226,7 @@ class _Inbox:
             self.waiter.set_result(None)
 
 
-class Stream:
+class Stream(Unique):
     """The frames of a call that a stream answers, for `async for`. A task that is cancelled, or a coroutine that is closed, while
     it waits for one cancels the call.
     """

@@ -5,7 +5,7 @@ from typing import Self, Unpack
 
 from .._native import Connection, Program
 from ..faults import ServiceError
-from ..scope import Scope
+from ..scope import Scope, Unique
 from .options import ClientOptions
 
 
@@ -103,7 +103,7 @@ class SyncClient(Scope):
         self.close()
 
 
-class SyncStream:
+class SyncStream(Unique):
     """The frames of a call that a stream answers, for `for`. After `Overrun` it goes on where it was.
 
     One that is over has no call in flight: what comes of it would not be taken, and on a plain connection all others wait
