@@ -35,15 +35,19 @@ unregister(Name) ->
     ok.
 
 %% @doc Runs a callback and gives its outcome to the worker that waits for it. Calls that are made in its course run in that
-%% very worker, while the function that called back waits. The caller of this is told when it is over, and tells the worker if it ended
-%% without an outcome.
--spec run(atom(), thalweg_nif:connection(), non_neg_integer(), term()) -> {pid(), reference()}.
+%% very worker, while the function that called back waits. The caller of this is sent `{answered, Number}' then, and in any case
+%% `{{callback, Number}, _, process, _, Reason}' when it is over: whatever the reason, it tells the worker if only that came.
+-spec run(atom(), thalweg_nif:connection(), non_neg_integer(), term()) -> pid().
 run(Pool, Connection, Number, {Name, Arguments}) ->
-    spawn_monitor(fun() ->
+    Keeper = self(),
+    Run = fun() ->
         thalweg:within(Pool, Connection, Number),
         {IsOk, Value} = outcome(Name, Arguments),
-        answer(Connection, Number, IsOk, Value)
-    end).
+        ok = answer(Connection, Number, IsOk, Value),
+        Keeper ! {answered, Number}
+    end,
+    {Callback, _} = spawn_opt(Run, [{monitor, [{tag, {callback, Number}}]}]),
+    Callback.
 
 %% @doc Whether a callback does nothing but wait for a value, which is lost with the process that waited for the callback.
 -spec only_waits(term()) -> boolean().

@@ -29,10 +29,8 @@
     endpoint :: file:filename_all(),
     %% The namespaces that end with their processes.
     scopes = #{} :: #{reference() => binary()},
-    %% The callbacks that run.
-    running = #{} :: #{reference() => non_neg_integer()},
-    %% Those of them that only wait for something to take along, and the process that runs each.
-    waiting = #{} :: #{non_neg_integer() => pid()},
+    %% The callbacks that have no answer yet, and the process of each that only waits for something to take along.
+    running = #{} :: #{non_neg_integer() => pid() | none},
     %% Milliseconds that what runs there may take to shut down, and whether anything does that wants to.
     shut_down_within :: non_neg_integer(),
     has_lifespan = false :: boolean()
@@ -130,20 +128,24 @@ handle_cast({keep, Owner, Scope}, #state{scopes = Scopes} = State) ->
 handle_cast(_Message, State) -> {noreply, State}.
 
 -spec handle_info(term(), #state{}) -> {noreply, #state{}} | {stop, term(), #state{}}.
-handle_info({thalweg_event, callback, Number, Call}, #state{pool = Pool, connection = Connection} = State) ->
-    {Callback, Monitor} = thalweg_callbacks:run(Pool, Connection, Number, Call),
-    #state{running = Running, waiting = Waiting} = State,
-    Now =
+handle_info({thalweg_event, callback, Number, Call}, #state{pool = Pool, connection = Connection, running = Running} = State) ->
+    Callback = thalweg_callbacks:run(Pool, Connection, Number, Call),
+    Waits =
         case thalweg_callbacks:only_waits(Call) of
-            true -> Waiting#{Number => Callback};
-            false -> Waiting
+            true -> Callback;
+            false -> none
         end,
     HasLifespan = State#state.has_lifespan orelse thalweg_callbacks:is_lifespan(Call),
-    {noreply, State#state{running = Running#{Monitor => Number}, waiting = Now, has_lifespan = HasLifespan}};
-handle_info({thalweg_event, unwanted, Number, _}, #state{waiting = Waiting} = State) ->
+    {noreply, State#state{running = Running#{Number => Waits}, has_lifespan = HasLifespan}};
+handle_info({thalweg_event, unwanted, Number, _}, #state{running = Running} = State) ->
     %% Its outcome is not awaited any more. A user's function goes on; a reader of a channel ends, so that it takes no value along.
-    _ = [exit(Callback, kill) || #{Number := Callback} <- [Waiting]],
+    _ = [exit(Callback, kill) || #{Number := Callback} <- [Running], is_pid(Callback)],
     {noreply, State};
+handle_info({answered, Number}, #state{running = Running} = State) ->
+    {noreply, State#state{running = maps:remove(Number, Running)}};
+handle_info({{callback, Number}, _, process, _, Reason}, #state{running = Running} = State) when is_map_key(Number, Running) ->
+    ok = thalweg_callbacks:died(State#state.connection, Number, Reason),
+    {noreply, State#state{running = maps:remove(Number, Running)}};
 handle_info(interrupt, State) ->
     %% A caller gave up: the worker looks whether the function that runs is still wanted, and once more, because Python does not
     %% hear of a signal between its last look for one and the system's call that it waits in.
@@ -180,12 +182,6 @@ handle_info({'EXIT', Router, Reason}, #state{router = Router} = State) ->
     {stop, {worker_died, Reason}, State};
 handle_info({'EXIT', _Parent, Reason}, State) ->
     {stop, Reason, State};
-handle_info({'DOWN', Monitor, process, _, Reason}, #state{running = Running} = State) when
-    is_map_key(Monitor, Running)
-->
-    {Number, Left} = maps:take(Monitor, Running),
-    _ = [thalweg_callbacks:died(State#state.connection, Number, Reason) || Reason =/= normal],
-    {noreply, State#state{running = Left, waiting = maps:remove(Number, State#state.waiting)}};
 handle_info({'DOWN', Monitor, process, _, _}, #state{scopes = Scopes} = State) ->
     case maps:take(Monitor, Scopes) of
         {Scope, Left} ->
@@ -240,7 +236,14 @@ until_shut_down(#state{port = Port} = State, Reference, Timer) ->
         {select, _, _, ready_input} -> have_shut_down(State, {error, ended});
         {Port, {exit_status, Status}} -> have_shut_down(State, {error, {exit_status, Status}});
         %% It may be amid a function that is given up just now.
-        Message when Message =:= interrupt; Message =:= look_again; element(1, Message) =:= thalweg_event; element(1, Message) =:= 'DOWN' ->
+        Message when
+            Message =:= interrupt;
+            Message =:= look_again;
+            element(1, Message) =:= thalweg_event;
+            element(1, Message) =:= answered;
+            element(1, element(1, Message)) =:= callback;
+            element(1, Message) =:= 'DOWN'
+        ->
             {noreply, Next} = handle_info(Message, State),
             until_shut_down(Next, Reference, Timer)
     end.
@@ -265,7 +268,7 @@ finish(#state{pool = Pool, index = Index, connection = Connection, port = Port, 
     IsKilled = thalweg_nif:kill_process(Connection),
     _ = [os:cmd("kill -KILL " ++ integer_to_list(OsPid)) || not IsKilled, IsThere, is_integer(OsPid)],
     ok = forget_endpoint(State#state.endpoint),
-    _ = [exit(Callback, kill) || Callback <- maps:values(State#state.waiting)],
+    _ = [exit(Callback, kill) || Callback <- maps:values(State#state.running), is_pid(Callback)],
     ok.
 
 %% Python's levels.

@@ -558,7 +558,16 @@ callbacks_that_die(_Config) ->
         timer:sleep(infinity)
     end),
     {error, {erlang, {exit, <<"boom">>}}} = thalweg:call(sample, call_back, [<<"die">>, boom]),
+    %% Nor is an end without an answer one that nobody hears of because it is called normal.
+    ok = thalweg:register(end_normally, fun([]) -> exit(self(), normal) end),
+    ok = thalweg:register(leave_its_function, fun([]) -> erlang:hibernate(?MODULE, is_woken, [self() ! woken]) end),
+    [
+        {error, {erlang, {exit, <<"normal">>}}} = thalweg:call(sample, Function, [Name])
+     || Function <- [call_back, call_back_later, call_back_from_thread], Name <- [<<"end_normally">>, <<"leave_its_function">>]
+    ],
     {ok, 3} = thalweg:call(sample, call_back, [<<"add">>, 1, 2]).
+
+is_woken(Woken) -> receive Woken -> ok end.
 
 waiting_reader(Channel) -> waiting_reader(Channel, fun(_) -> ok end).
 
