@@ -269,15 +269,11 @@ answer(Socket, Options, {Method, {Path, Query}, Minor, Headers}, Body) ->
 end_of({ok, {Address, Port}}) -> {list_to_binary(inet:ntoa(Address)), Port};
 end_of({error, _}) -> none.
 
-%% The connection when an answer has ended, or was cut off. Where a client still sends it finds the answer all the same.
+%% The connection when an answer has ended, or was cut off. A client that still sends, be it the next request, finds what there is of the
+%% answer all the same.
 -spec behind(gen_tcp:socket(), options(), {ok | error, thalweg_body:body()}, boolean()) -> ok.
 behind(Socket, Options, {ok, Body}, true) -> serve(Socket, Options, thalweg_body:rest(Body, Socket));
-behind(Socket, _Options, {ok, Body}, false) ->
-    case thalweg_body:is_read(Body) of
-        true -> gen_tcp:close(Socket);
-        false -> thalweg_request:linger(Socket)
-    end;
-behind(Socket, _Options, {error, _}, _) -> gen_tcp:close(Socket).
+behind(Socket, _Options, {_, _}, _) -> thalweg_request:linger(Socket).
 
 %% Whether a header, of either end, asks for the end of the connection, among whatever else it asks for (RFC 9110, 7.6.1).
 -spec is_close({binary(), binary()}) -> boolean().
@@ -403,7 +399,6 @@ part(Socket, Part, Body) ->
 refuse(Socket, Status) ->
     Head = ["HTTP/1.1 ", integer_to_list(Status), " \r\ncontent-length: 0\r\nconnection: close\r\n", date_line(), "\r\n"],
     _ = gen_tcp:send(Socket, Head),
-    _ = inet:setopts(Socket, [{active, false}]),
     thalweg_request:linger(Socket).
 
 %% When an answer was made, which whoever has a clock has to say (RFC 9110, 6.6.1).

@@ -199,6 +199,7 @@ body(Socket, Buffer, Length, Idle) ->
 -spec linger(gen_tcp:socket()) -> ok.
 linger(Socket) ->
     _ = gen_tcp:shutdown(Socket, write),
+    _ = inet:setopts(Socket, [{active, false}]),
     drain(Socket, ?LINGER_BYTES_MAX, until(?LINGER)).
 
 -spec drain(gen_tcp:socket(), integer(), integer() | infinity) -> ok.

@@ -6,7 +6,7 @@ all() ->
     [
         asked, no_lifespan, failing, another_runner, over_http, older_clients, kept_alive, headers_that_are_no_text, asked_to_close, refusals,
         long_heads, refused_while_it_sends, no_field, empty_lines, slow_lines, slow_reader, path_that_is_no_text, hosts, targets, late_heads, expectations, long_bodies, long_bodies_are_waited_for,
-        bodies_in_chunks, chunks_that_are_none, chunks_taken_apart, bodies_that_stop, bodies_that_nobody_reads, pieces_that_are_given_up, pieces_for_several, said_behind_the_last_part,
+        bodies_in_chunks, chunks_that_are_none, chunks_taken_apart, bodies_that_stop, bodies_that_nobody_reads, requests_behind_the_last_answer, pieces_that_are_given_up, pieces_for_several, said_behind_the_last_part,
         clients_that_leave, clients_that_end_what_they_send, chunks_that_trickle, many_chunks, returned_before_the_last_part, parts_of_any_length, parts_that_nobody_takes,
         answers_that_are_none, statuses, dates, closed_by_the_application, ends_of_a_connection, as_long_as_it_says, chunks_are_ours, head, short_of_descriptors, ends_with_its_owner, stopped_by_another, timeouts_that_are_none, told_to_shut_down, interrupted_to_shut_down, amid_answers_when_it_is_to_shut_down
     ].
@@ -484,6 +484,20 @@ bodies_that_nobody_reads(_Config) ->
             raw(Config, <<"POST /told HTTP/1.1\r\nhost: test\r\ncontent-length: ", Length/binary, "\r\n\r\n", Rest/binary>>),
         {match, _} = re:run(Head, "connection: close")
     end).
+
+%% They find no answer, and take the one before them from nobody, be it one that is cut off: a reset might.
+requests_behind_the_last_answer(Config) ->
+    Port = thalweg_asgi:port(proplists:get_value(server, Config)),
+    Rest = binary:copy(<<"GET /2 HTTP/1.1\r\nhost: test\r\n\r\n">>, 30000),
+    [
+        begin
+            {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}, {show_econnreset, true}]),
+            ok = gen_tcp:send(Socket, [<<"GET ">>, Path, <<" HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n">>, Rest]),
+            {match, _} = re:run(all_of(Socket), ["^HTTP/1.1 200 .*\r\n\r\n", Told, "$"], [dotall]),
+            ok = gen_tcp:close(Socket)
+        end
+     || {Path, Told} <- [{<<"/told">>, <<"/told /told  test">>}, {<<"/longer">>, <<"first">>}]
+    ].
 
 %% A piece whose receiver gave up waiting is the next one's.
 pieces_that_are_given_up(_Config) ->
