@@ -120,6 +120,9 @@ pub(crate) fn watch_process(env: Env, connection: &Connection, keeper: Pid, refe
 pub(crate) fn close(env: Env, connection: &Connection, undefined: RawTerm) {
     // A part at a time, so that others find the lock free in between.
     while connection.lock().close(env) {}
+    while connection.lock().has_groups() {
+        connection.unpack(env);
+    }
     let mut state = connection.lock();
     let leaves = state.leave_descriptor();
     let process = state.watched_process().filter(|_| leaves);

@@ -506,12 +506,15 @@ pub(crate) fn tend(env: Env, arguments: &[RawTerm]) -> Answer {
     })
 }
 
-/// `close(Connection)`: every call is told so, and where there are many, on a scheduler apart.
+/// `close(Connection)`: every call is told so, and where that may take long, on a scheduler apart.
 pub(crate) fn close(env: Env, arguments: &[RawTerm]) -> Answer {
     let [connection] = arguments else { return None };
     let connection = handle::of(env, *connection)?;
-    if !env.is_apart() && connection.lock().close(env) {
-        return Some(AGAIN_APART);
+    if !env.is_apart() {
+        let mut state = connection.lock();
+        if state.close(env) || state.has_groups() {
+            return Some(AGAIN_APART);
+        }
     }
     handle::close(env, connection, atoms(env).undefined);
     Some(atoms(env).ok)

@@ -1,4 +1,8 @@
 //! Calls whose answers are told of together: one message, once all have ended.
+//!
+//! Short answers are read into the group's letter as they are found. One that was put aside was read into a
+//! letter of its own, and terms that large are copied where that keeps no process waiting: by the reader of
+//! what is put aside (`held`), with the lock free meanwhile.
 
 use super::State;
 use crate::atoms::atoms;
@@ -14,9 +18,28 @@ pub(super) struct Group {
     pub(super) letter: Letter,
     reference: RawTerm,
     pub(super) results: Vec<RawTerm>,
+    /// Those that lie in letters of their own, and their places.
+    apart: Vec<(usize, Letter, RawTerm)>,
     missing: usize,
     /// Those that were begun.
     calls: Vec<u64>,
+}
+
+impl Group {
+    /// Has all results in the group's letter. It may take long.
+    pub(super) fn join(&mut self) {
+        for (at, letter, term) in self.apart.drain(..) {
+            self.results[at] = self.letter.copy(term);
+            drop(letter);
+        }
+    }
+
+    pub(super) fn tell(mut self, env: Env) {
+        let letter = self.letter.env();
+        let results = letter.make_list(&self.results);
+        let message = letter.make_tuple(&[atoms(env).thalweg, self.reference, results]);
+        self.letter.send(env, &self.pid, message);
+    }
 }
 
 impl State {
@@ -25,10 +48,9 @@ impl State {
         let mut letter = Letter::new().ok_or_else(|| Error::new(Fault::System, "out of memory"))?;
         let reference = letter.copy(reference);
         self.group_count += 1;
-        let results = vec![0; count];
-        let calls = Vec::with_capacity(count);
-        self.groups
-            .insert(self.group_count, Group { pid, letter, reference, results, missing: count, calls });
+        let (results, calls) = (vec![0; count], Vec::with_capacity(count));
+        let group = Group { pid, letter, reference, results, apart: Vec::new(), missing: count, calls };
+        self.groups.insert(self.group_count, group);
         Ok(self.group_count)
     }
 
@@ -47,27 +69,37 @@ impl State {
         self.filled(env, group);
     }
 
-    /// One more of a group is there; the last one sends them.
+    /// What one of a group came to that was read into a letter of its own.
+    pub(super) fn fill_apart(&mut self, env: Env, group: u64, at: usize, (letter, term): (Letter, RawTerm)) {
+        if let Some(of) = self.groups.get_mut(&group) {
+            of.apart.push((at, letter, term));
+        }
+        self.filled(env, group);
+    }
+
+    /// One more of a group is there; the last one sends them, or has them joined first.
     pub(super) fn filled(&mut self, env: Env, group: u64) {
         let Some(of) = self.groups.get_mut(&group) else { return };
         of.missing -= 1;
-        if of.missing == 0
-            && let Some(mut of) = self.groups.remove(&group)
-        {
-            let letter = of.letter.env();
-            let message =
-                letter.make_tuple(&[atoms(env).thalweg, of.reference, letter.make_list(&of.results)]);
-            of.letter.send(env, &of.pid, message);
+        if of.missing > 0 {
+            return;
+        }
+        if !of.apart.is_empty() {
+            self.shelf.put_group(group);
+            self.have_held_read(env);
+        } else if let Some(of) = self.groups.remove(&group) {
+            of.tell(env);
         }
     }
 
-    /// Whether some of a group have not ended.
+    /// Whether a group is still to be told of.
     pub(crate) fn awaits_group(&self, group: u64) -> bool {
-        self.groups.contains_key(&group)
+        self.groups.contains_key(&group) || self.shelf.joins(group)
     }
 
     /// Cancels what is left of a group.
     pub(crate) fn cancel_group(&mut self, group: u64) {
+        self.shelf.leave_group(group);
         let calls = self.groups.remove(&group).map_or(Vec::new(), |of| of.calls);
         calls.into_iter().for_each(|number| self.cancel(CallId::from_number(number)));
     }

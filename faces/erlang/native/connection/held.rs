@@ -7,11 +7,13 @@
 //! included: each waiter is told everything in the order in which it came. The router has a process read what
 //! was put aside on a scheduler apart, one after the other, with the lock free meanwhile. One whose waiter is
 //! gone by then is dropped. Where one makes its reader panic, its waiter is told so ([`waiter::tell`]), and
-//! the next one is read. Where one is not read at all, its waiter is told that, as the last of its call.
+//! the next one is read. Where one is not read at all, its waiter is told that, as the last of its call. The
+//! same process joins the answers of a group of which some were put aside, unless it is cancelled meanwhile.
 //!
 //! *Checked by* `test/thalweg_client_SUITE.erl`, and by `tests.rs` beside this file for readers that end in
 //! the middle.
 
+use super::groups::Group;
 use super::{Connection, State};
 use crate::atoms::atoms;
 use crate::encode::INLINE_BYTES_MAX;
@@ -37,6 +39,10 @@ const PANICKED: &str = "what came made its reader panic";
 #[derive(Debug, Default)]
 pub(super) struct Shelf {
     frames: VecDeque<HeldFrame>,
+    /// Groups that are complete and to be joined.
+    groups: VecDeque<u64>,
+    /// The one that is being joined, unless it was cancelled.
+    joins: Option<u64>,
     /// The router was told.
     is_told: bool,
     /// A process is reading.
@@ -49,6 +55,14 @@ struct HeldFrame {
     expect: Expect,
     kind: EventKind,
     frame: Vec<u8>,
+}
+
+/// What is next for the process that reads.
+enum Held {
+    /// A frame that is waited for, and its waiter's process.
+    Frame(HeldFrame, Pid),
+    /// A group to be joined.
+    Group(Group),
 }
 
 /// What a frame was read to be.
@@ -73,12 +87,30 @@ impl Shelf {
     pub(super) fn put(&mut self, number: u64, expect: Expect, kind: EventKind, frame: &[u8]) {
         self.frames.push_back(HeldFrame { number, expect, kind, frame: frame.to_vec() });
     }
+
+    pub(super) fn put_group(&mut self, group: u64) {
+        self.groups.push_back(group);
+    }
+
+    /// Whether a group is being joined and still waited for.
+    pub(super) fn joins(&self, group: u64) -> bool {
+        self.joins == Some(group)
+    }
+
+    /// Nobody waits for a group any more.
+    pub(super) fn leave_group(&mut self, group: u64) {
+        self.joins = self.joins.filter(|joins| *joins != group);
+    }
+
+    fn is_empty(&self) -> bool {
+        self.frames.is_empty() && self.groups.is_empty()
+    }
 }
 
 impl State {
     /// Has the router see to what was put aside.
     pub(super) fn have_held_read(&mut self, env: Env) {
-        if !self.shelf.frames.is_empty() && !std::mem::replace(&mut self.shelf.is_told, true) {
+        if !self.shelf.is_empty() && !std::mem::replace(&mut self.shelf.is_told, true) {
             self.tell_router(env, "large");
         }
     }
@@ -95,6 +127,11 @@ impl State {
         !self.shelf.frames.is_empty()
     }
 
+    /// Whether groups are complete and to be joined: no end of the connection changes what they came to.
+    pub(crate) fn has_groups(&self) -> bool {
+        !self.shelf.groups.is_empty()
+    }
+
     /// A frame was not read: its waiter is told so, and nothing else of its call.
     fn lose_held(&mut self, env: Env, number: u64, why: &str) {
         self.tell_end(env, number, &EventKind::Failed(Error::new(Fault::System, why)));
@@ -105,13 +142,26 @@ impl State {
         }
     }
 
-    /// The next frame that is waited for, and its waiter's process.
-    fn next_held(&mut self) -> Option<(HeldFrame, Pid)> {
+    /// The next group or frame that is waited for.
+    fn next_held(&mut self) -> Option<Held> {
+        while let Some(number) = self.shelf.groups.pop_front() {
+            if let Some(group) = self.groups.remove(&number) {
+                self.shelf.joins = Some(number);
+                return Some(Held::Group(group));
+            }
+        }
         loop {
             let held = self.shelf.frames.pop_front()?;
             if let Some(waiter) = self.waiters.get(&held.number) {
-                return Some((held, waiter.pid));
+                return Some(Held::Frame(held, waiter.pid));
             }
+        }
+    }
+
+    /// A group was joined.
+    fn tell_group(&mut self, env: Env, group: Group) {
+        if self.shelf.joins.take().is_some() {
+            group.tell(env);
         }
     }
 
@@ -120,10 +170,7 @@ impl State {
         waiter.held -= 1;
         let (pid, expect) = (read.to.unwrap_or(waiter.pid), waiter.expect);
         if let Expect::Part(group, at) = expect {
-            if let Some(of) = self.groups.get_mut(&group) {
-                of.results[at] = of.letter.copy(read.term);
-            }
-            self.filled(env, group);
+            self.fill_apart(env, group, at, (read.letter, read.term));
         } else if expect == Expect::Events {
             if read.line.is_none_or(|bytes| self.lines.admit(bytes)) {
                 read.letter.send(env, &pid, read.term);
@@ -149,10 +196,16 @@ impl Connection {
 
     fn unpack_by(&self, env: Env, read: impl Fn(&HeldFrame, Pid) -> Option<ReadFrame>) -> bool {
         let Some(reader) = Reader::begin(self, env) else { return false };
-        while let Some((held, pid)) = reader.next() {
-            match read(&held, pid) {
-                Some(read) => reader.deliver(read),
-                None => reader.lose(NO_MEMORY),
+        while let Some(next) = reader.next() {
+            match next {
+                Held::Frame(held, pid) => match read(&held, pid) {
+                    Some(read) => reader.deliver(read),
+                    None => reader.lose(NO_MEMORY),
+                },
+                Held::Group(mut group) => {
+                    group.join();
+                    self.lock().tell_group(env, group);
+                }
             }
         }
         drop(reader);
@@ -179,9 +232,11 @@ impl<'c> Reader<'c> {
         (!was_read).then(|| Self { connection, env, amid: Cell::default() })
     }
 
-    fn next(&self) -> Option<(HeldFrame, Pid)> {
+    fn next(&self) -> Option<Held> {
         let next = self.connection.lock().next_held();
-        self.amid.set(next.as_ref().map(|(held, _)| held.number));
+        if let Some(Held::Frame(held, _)) = &next {
+            self.amid.set(Some(held.number));
+        }
         next
     }
 

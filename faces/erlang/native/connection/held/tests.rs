@@ -133,3 +133,66 @@ fn a_group_is_told_of_a_part_that_cannot_be_read() {
     let results = Value::List(vec![failed(NO_MEMORY)]);
     assert_eq!(machine::sent(held.waiter), [tells("group", results)]);
 }
+
+/// A group of which one answer was found short, and another is put aside.
+fn group_of_two(held: &Held) -> u64 {
+    let mut state = held.connection.lock();
+    let group = state.begin_group(held.waiter, held.env.atom("group"), 2).unwrap();
+    state.fill(held.env, group, 0, |env| env.atom("short"));
+    drop(state);
+    held.put_aside("part", Expect::Part(group, 1), [(EventKind::End, b"long")]);
+    group
+}
+
+fn deliver_long(reader: &Reader<'_>) {
+    let Some(super::Held::Frame(..)) = reader.next() else { panic!("an answer was put aside") };
+    let mut letter = Letter::new().unwrap();
+    let term = letter.env().atom("long");
+    reader.deliver(ReadFrame { letter, term, is_last: true, to: None, line: None });
+}
+
+fn told_of_two() -> Value {
+    tells("group", Value::List(vec![Value::atom("short"), Value::atom("long")]))
+}
+
+#[test]
+fn a_group_is_joined_with_the_lock_free_and_told_in_the_order_of_its_calls() {
+    let held = Held::new();
+    let group = group_of_two(&held);
+    let reader = Reader::begin(&held.connection, held.env).unwrap();
+    deliver_long(&reader);
+    let Some(super::Held::Group(mut joined)) = reader.next() else { panic!("the group is complete") };
+    assert!(held.connection.state.try_lock().is_ok(), "whoever calls need not wait");
+    assert!(held.connection.lock().awaits_group(group));
+    joined.join();
+    held.connection.lock().tell_group(held.env, joined);
+    assert_eq!(machine::sent(held.waiter), [told_of_two()]);
+    assert!(!held.connection.lock().awaits_group(group));
+}
+
+#[test]
+fn a_group_that_is_cancelled_while_it_is_joined_is_told_of_no_more() {
+    let held = Held::new();
+    let group = group_of_two(&held);
+    let reader = Reader::begin(&held.connection, held.env).unwrap();
+    deliver_long(&reader);
+    let Some(super::Held::Group(mut joined)) = reader.next() else { panic!("the group is complete") };
+    joined.join();
+    held.connection.lock().cancel_group(group);
+    assert!(!held.connection.lock().awaits_group(group));
+    held.connection.lock().tell_group(held.env, joined);
+    assert_eq!(machine::sent(held.waiter), []);
+}
+
+#[test]
+fn a_group_that_waits_to_be_joined_when_its_connection_is_closed_is_told_of() {
+    let held = Held::new();
+    group_of_two(&held);
+    deliver_long(&Reader::begin(&held.connection, held.env).unwrap());
+    assert_eq!(machine::sent(held.waiter), []);
+    while held.connection.lock().close(held.env) {}
+    assert!(held.connection.lock().has_groups());
+    assert!(held.connection.unpack(held.env));
+    assert_eq!(machine::sent(held.waiter), [told_of_two()]);
+    assert!(!held.connection.lock().has_groups());
+}
