@@ -31,6 +31,8 @@
     scopes = #{} :: #{reference() => binary()},
     %% The callbacks that have no answer yet, and the process of each that only waits for something to take along.
     running = #{} :: #{non_neg_integer() => pid() | none},
+    %% The process that sends to other nodes, once it was needed.
+    courier = none :: pid() | none,
     %% Milliseconds that what runs there may take to shut down, and whether anything does that wants to.
     shut_down_within :: non_neg_integer(),
     has_lifespan = false :: boolean()
@@ -157,8 +159,9 @@ handle_info(look_again, State) ->
     {noreply, State};
 handle_info({thalweg_event, send, _, {To, Message}}, State) when is_pid(To) ->
     %% To another node; what goes to a process of this one went there.
-    To ! Message,
-    {noreply, State};
+    Courier = thalweg_courier:living(State#state.courier),
+    ok = thalweg_courier:send(Courier, To, Message),
+    {noreply, State#state{courier = Courier}};
 handle_info({thalweg_event, log, Level, {Logger, Words}}, #state{output = Output, connection = Connection} = State) ->
     ok = thalweg_output:logged(Output, Connection, {level(Level), Words, #{python_logger => Logger}}),
     {noreply, State};

@@ -6,7 +6,7 @@ all() ->
     [
         callback, from_a_coroutine, from_a_thread, from_threads_that_are_waited_for, beside_a_thread_that_takes_in, errors, by_an_atom, no_python_value, nested, too_deep, beside_others, while_one_waits, given_up_while_one_waits,
         given_up_below_another, interrupt_while_another_is_described, interrupt_while_another_is_answered, interrupt_while_a_future_is_resolved, too_large_to_be_said, in_time, module_and_function, names_that_are_none,
-        outlive_what_begins_anew, unregistered_while_it_runs, sent, sent_while_it_runs, sent_beyond_what_is_read, sent_to_the_dead, shared_values, counters, channels_to_erlang,
+        outlive_what_begins_anew, unregistered_while_it_runs, sent, sent_while_it_runs, sent_beyond_what_is_read, sent_to_a_node_that_does_not_read, sent_to_the_dead, shared_values, counters, channels_to_erlang,
         channels_to_python, channels_between, channels_of_bytes, channels_of_bytes_to_python, channels_close, channels_pass_over_the_dead,
         channels_pass_over_those_who_gave_up, callbacks_that_die,
         channels_in_no_time, channels_outlive_wrong_arguments, channels_are_forgotten, nothing_awaited_within, nothing_streamed_within
@@ -371,6 +371,30 @@ sent_beyond_what_is_read(_Config) ->
     Request = thalweg:spawn_call(sample, send_many, [self(), 150000]),
     {ok, none} = thalweg:await(Request, 60000),
     [receive {<<"number">>, N} -> ok end || N <- lists:seq(1, 150000)].
+
+%% It holds up what is sent there, and nothing else. Nodes find each other by a server of their own.
+sent_to_a_node_that_does_not_read(_Config) ->
+    Source =
+        "ok = application:load(thalweg), ok = application:set_env(thalweg, pool, none), {ok, _} = application:ensure_all_started(thalweg), "
+        "{ok, _} = thalweg:start_pool(#{size => 1, path => [\"" ++ thalweg_test:path() ++ "\"], start_within => 60000}), "
+        "ok = thalweg:register(echo, fun([Term]) -> Term end), "
+        "{ok, _, Node} = peer:start_link(#{name => peer:random_name(), args => [\"-start_epmd\", \"false\"]}), "
+        "Other = erpc:call(Node, erlang, spawn, [timer, sleep, [infinity]]), "
+        "Signal = fun(Name) -> os:cmd(\"kill -\" ++ Name ++ \" \" ++ erlang:get(os_pid)) end, "
+        "put(os_pid, erpc:call(Node, os, getpid, [])), Signal(\"STOP\"), "
+        "[{ok, _} = thalweg:call(sample, send, [Other, binary:copy(<<255>>, 1 bsl 20)]) || _ <- lists:seq(1, 20)], "
+        "Came = thalweg:call(sample, call_back_later, [<<\"echo\">>, 1]), Signal(\"CONT\"), "
+        "io:format(\"~nCame: ~0p\", [Came]), halt().",
+    {ok, Listener} = gen_tcp:listen(0, []),
+    {ok, Free} = inet:port(Listener),
+    ok = gen_tcp:close(Listener),
+    Number = integer_to_list(Free),
+    Names = open_port({spawn_executable, os:find_executable("epmd")}, [{args, ["-port", Number]}]),
+    {os_pid, NamesPid} = erlang:port_info(Names, os_pid),
+    Run = ["ERL_EPMD_PORT=", Number, " erl -noshell -start_epmd false -sname sender", os:getpid(), " -pa "],
+    Said = os:cmd(lists:flatten([Run, filename:dirname(code:which(thalweg)), " -eval '", Source, "'"])),
+    [] = os:cmd("kill " ++ integer_to_list(NamesPid)),
+    {_, "Came: {ok,1}"} = {Said, lists:last(string:split(Said, "\n", all))}.
 
 sent_to_the_dead(_Config) ->
     {Dead, Monitor} = spawn_monitor(fun() -> ok end),
