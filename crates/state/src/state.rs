@@ -139,7 +139,8 @@ impl State {
         let mut logs = vec![main.clone()];
         let prefix = format!("{name}/forks/");
         store.visit(|log| {
-            if log.name().starts_with(prefix.as_bytes()) && !log.is_tombstone() {
+            // A log of another name is somebody else's, and not for a state to refuse to open for.
+            if number_of(log, &prefix).is_some() && !log.is_tombstone() {
                 logs.push(log.clone());
             }
         });

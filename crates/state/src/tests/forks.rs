@@ -195,3 +195,17 @@ fn a_log_whose_number_is_not_written_as_a_fork_s_does_not_take_that_number_from_
         assert_eq!(state.find(fork).unwrap().log.name(), b"s/forks/0", "beside {name}");
     }
 }
+
+#[test]
+fn a_log_whose_name_has_no_number_is_no_fork_and_left_alone() {
+    for name in ["s/forks/notes", "s/forks/07", "s/forks/"] {
+        let store = memory();
+        let (log, _) =
+            store.create(name.as_bytes(), &crate::state::config(), None, &Default::default(), None).unwrap();
+        let list = || State::open(&store, "s", Options::default()).map(|state| state.forks().len());
+        assert_eq!(list().unwrap(), 1, "{name}");
+        store.append(&log, b"not a change", 1).unwrap();
+        assert_eq!(list().unwrap(), 1, "{name}");
+        assert_eq!(log.staged().unwrap().tail, 12);
+    }
+}
