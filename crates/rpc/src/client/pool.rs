@@ -166,17 +166,12 @@ impl Pool {
             Step::Ended { failure, untouched } => {
                 let now = Instant::now();
                 let (site, served) = (connection.site, connection.served);
-                let exchange = connection.carries.take();
-                if served > 0 && connection.has_heard_nothing() {
-                    self.drop_closed(index);
+                let exchange = if served > 0 && connection.has_heard_nothing() {
+                    self.drop_closed(index)
                 } else {
-                    self.drop_connection(index);
-                }
+                    self.drop_connection(index)
+                };
                 let Some(mut exchange) = exchange else { return Some(now) };
-                if served > 0 && untouched {
-                    // The server had closed it by the time it was to be used again.
-                    self.statistics.reused -= 1;
-                }
                 // A connection that had served before may have been closed for its age; a new one has no such
                 // excuse.
                 let may_repeat = served > 0 && !exchange.is_again && (untouched || exchange.is_idempotent);
@@ -218,14 +213,20 @@ impl Pool {
 
     /// Drops a kept connection that the server turned out to have closed. It said nothing of it, so those
     /// that are kept from now on are looked at first.
-    fn drop_closed(&mut self, index: usize) {
+    fn drop_closed(&mut self, index: usize) -> Option<Exchange> {
         self.targets.sites.beware(self.connections[index].site);
-        self.drop_connection(index);
+        self.drop_connection(index)
     }
 
-    fn drop_connection(&mut self, index: usize) {
-        self.connections.remove(index);
+    /// Drops a connection. What it carried is the caller's.
+    fn drop_connection(&mut self, index: usize) -> Option<Exchange> {
+        let connection = self.connections.remove(index);
         self.statistics.closed += 1;
+        if connection.carries.is_some() && connection.served > 0 && connection.is_untouched() {
+            // It was to be used again, and was not.
+            self.statistics.reused -= 1;
+        }
+        connection.carries
     }
 
     /// Whether an exchange is under way, or what came of it is still to be taken.
@@ -432,11 +433,9 @@ impl Pool {
                 self.follow_up(index, answered);
                 continue;
             }
-            let (site, exchange) = (connection.site, connection.carries.take());
-            let failure = connection.overdue();
+            let (site, failure) = (connection.site, connection.overdue());
             // Its answer would have no receiver.
-            self.drop_connection(index);
-            if let Some(exchange) = exchange {
+            if let Some(exchange) = self.drop_connection(index) {
                 self.finish(exchange, Err(failure));
                 self.free(site);
             }
@@ -501,9 +500,8 @@ impl Pool {
     }
 
     pub(crate) fn close(&mut self, failure: &Failure) {
-        while let Some(mut connection) = self.connections.pop() {
-            self.statistics.closed += 1;
-            if let Some(exchange) = connection.carries.take() {
+        while let Some(last) = self.connections.len().checked_sub(1) {
+            if let Some(exchange) = self.drop_connection(last) {
                 self.finish(exchange, Err(failure.clone()));
             }
         }

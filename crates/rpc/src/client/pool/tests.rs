@@ -277,6 +277,24 @@ fn a_connection_that_the_server_had_closed_is_not_counted_as_reused() {
 }
 
 #[test]
+fn a_connection_that_nothing_more_went_over_is_not_counted_as_reused() {
+    let ends: [(&str, fn(&mut Pool, CallId)); 3] = [
+        ("its time was over", |pool, _| pool.turn(Some(Instant::now())).unwrap()),
+        ("it was cancelled", |pool, call| pool.cancel(call)),
+        ("the client was closed", |pool, _| pool.close(&never_sent(""))),
+    ];
+    for (why, end) in ends {
+        let (mut pool, target) = pool_of(&[echo()], Options::default());
+        assert_eq!(answer(&mut pool, target, false).unwrap().one().unwrap(), "1");
+        let ask = Ask { deadline: Some(Duration::ZERO), ..Ask::one("m", "") };
+        let call = pool.begin(target, &ask).unwrap();
+        end(&mut pool, call);
+        let told = pool.statistics();
+        assert_eq!((told.opened, told.closed, told.reused), (1, 1, 0), "{why}");
+    }
+}
+
+#[test]
 fn every_address_is_named_where_nobody_answers() {
     let (one, other) = (closed(), closed());
     let (mut pool, target) = pool_of(&[one, other], Options::default());
