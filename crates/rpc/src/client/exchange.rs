@@ -6,7 +6,7 @@ use std::fmt;
 use std::time::Instant;
 use thalweg_service::{CallId, Error as Failure};
 use thalweg_wire::excerpt::excerpt;
-use thalweg_wire::fault::Fault;
+use thalweg_wire::fault::{Fault, Retry};
 use thalweg_wire::json::{Kind, Text, write as json};
 use thalweg_wire::jsonrpc::write;
 
@@ -28,8 +28,10 @@ pub(crate) struct Exchange {
     pub(crate) until: Option<Instant>,
     /// The whole request.
     pub(crate) text: Vec<u8>,
-    /// It was sent before, over a connection that ended.
+    /// It was begun before, over a connection that ended.
     pub(crate) is_again: bool,
+    /// Bytes of it left over that one, so it may have been carried out.
+    pub(crate) has_left: bool,
 }
 
 impl Exchange {
@@ -71,7 +73,18 @@ impl Exchange {
         text.truncate(end);
         let calls = if ask.notifies { 0 } else { count as u64 };
         let (is_batch, is_idempotent) = (ask.is_batch, ask.is_idempotent);
-        Ok(Self { name, first_id, calls, is_batch, is_idempotent, until, text, is_again: false })
+        let (is_again, has_left) = (false, false);
+        Ok(Self { name, first_id, calls, is_batch, is_idempotent, until, text, is_again, has_left })
+    }
+
+    /// Why it has no answer, by why its last sending has none. Of an earlier one that left, what is known of
+    /// the last says nothing.
+    pub(crate) fn unanswered(&self, failure: Failure) -> Failure {
+        if self.has_left && failure.fault.retry() == Retry::Safe {
+            let detail = format!("sent again, it was not carried out: {failure}");
+            return Failure::new(Fault::Disconnected, detail);
+        }
+        failure
     }
 
     /// Whether it was to be over by then.

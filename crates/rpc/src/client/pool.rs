@@ -134,6 +134,7 @@ impl Pool {
     }
 
     fn finish(&mut self, exchange: Exchange, outcome: Result<Answers, Failure>) {
+        let outcome = outcome.map_err(|failure| exchange.unanswered(failure));
         self.done.push_back(Completion { call: exchange.name, outcome });
         if exchange.text.capacity() <= KEPT_BYTES {
             self.room = exchange.text;
@@ -177,7 +178,7 @@ impl Pool {
                 let may_repeat = served > 0 && !exchange.is_again && (untouched || exchange.is_idempotent);
                 if may_repeat {
                     self.statistics.retried += 1;
-                    exchange.is_again = true;
+                    (exchange.is_again, exchange.has_left) = (true, !untouched);
                     if self.start(site, exchange, now) {
                         return Some(now);
                     }

@@ -294,6 +294,24 @@ fn a_connection_that_nothing_more_went_over_is_not_counted_as_reused() {
     }
 }
 
+/// Nor that it may safely be repeated: the server has it, and may have done it.
+#[test]
+fn a_call_that_left_is_not_said_to_have_stayed_where_it_cannot_be_sent_again() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (mut pool, target) = pool_of(&[listener.local_addr().unwrap()], Options::default());
+    let server = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        drop(listener);
+        assert!(answers_one(&mut stream));
+        assert!(stream.read(&mut [0; 1 << 16]).unwrap() > 0);
+    });
+    assert_eq!(answer(&mut pool, target, false).unwrap().one().unwrap(), "1");
+    let ask = Ask { is_idempotent: true, ..Ask::one("m", "") };
+    let failure = answer_to(&mut pool, target, &ask, false).unwrap_err();
+    assert_eq!((failure.fault, pool.statistics().retried), (Fault::Disconnected, 1), "{failure}");
+    server.join().unwrap();
+}
+
 #[test]
 fn every_address_is_named_where_nobody_answers() {
     let (one, other) = (closed(), closed());
