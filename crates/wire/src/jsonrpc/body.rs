@@ -142,11 +142,10 @@ pub fn calls(body: &[u8], calls_max: usize) -> Result<Calls<'_>, BodyError> {
     let mut count = 0_usize;
     while more {
         count += 1;
-        // A batch that is too long is still told from one that is no JSON.
+        // A batch that is too long is still told from one that is no JSON, by the same rules to its end.
+        let item = item(&mut text)?;
         if count <= calls_max {
-            items.push(item(&mut text)?);
-        } else {
-            text.value()?;
+            items.push(item);
         }
         more = text.next_element()?;
     }
@@ -389,6 +388,18 @@ mod tests {
             assert_eq!(calls(torn.as_bytes(), 3).unwrap_err().code(), PARSE_ERROR, "{torn}");
         }
         assert_eq!(calls(b"{\"a\":\"\xff\"}", 3), Err(BodyError::Utf8(6)));
+    }
+
+    /// A value may be nested as deep behind the last call that is taken as in front of it.
+    #[test]
+    fn a_batch_that_is_too_long_is_told_from_what_is_nested_too_deep() {
+        let code = |depth| {
+            let params = "[".repeat(depth) + &"]".repeat(depth);
+            let body = format!(r#"[1,{{"jsonrpc":"2.0","method":"m","params":{params}}}]"#);
+            calls(body.as_bytes(), 1).unwrap_err().code()
+        };
+        let deepest = crate::json::DEPTH_MAX as usize;
+        assert_eq!((code(deepest), code(deepest + 1)), (INVALID_REQUEST, PARSE_ERROR));
     }
 
     proptest! {
