@@ -278,7 +278,8 @@ fn a_connection_that_the_server_had_closed_is_not_counted_as_reused() {
 
 #[test]
 fn a_connection_that_nothing_more_went_over_is_not_counted_as_reused() {
-    let ends: [(&str, fn(&mut Pool, CallId)); 3] = [
+    type End = (&'static str, fn(&mut Pool, CallId));
+    let ends: [End; 3] = [
         ("its time was over", |pool, _| pool.turn(Some(Instant::now())).unwrap()),
         ("it was cancelled", |pool, call| pool.cancel(call)),
         ("the client was closed", |pool, _| pool.close(&never_sent(""))),
