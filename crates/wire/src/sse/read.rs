@@ -11,10 +11,14 @@ pub struct Event {
     pub data: Vec<u8>,
 }
 
-/// Takes events out of bytes that come in pieces.
+/// Takes events out of bytes that come in pieces. Looks at each byte once, in however many it comes.
 #[derive(Debug, Default)]
 pub struct Events {
     text: Vec<u8>,
+    /// Where the first line begins that was not read.
+    line: usize,
+    /// Up to where that line was looked at for its end.
+    looked: usize,
     kind: String,
     data: Vec<u8>,
     has_data: bool,
@@ -25,29 +29,41 @@ pub struct Events {
 impl Events {
     /// Takes a piece in.
     pub fn push(&mut self, bytes: &[u8]) {
+        if self.line > 0 {
+            self.text.drain(..self.line);
+            self.looked -= self.line;
+            self.line = 0;
+            count_touched(self.text.len());
+        }
         self.text.extend_from_slice(bytes);
     }
 
     /// The next event that is whole. One without data is none.
     #[allow(clippy::should_implement_trait, reason = "there may be more after there was none")]
     pub fn next(&mut self) -> Option<Event> {
-        let mut at = 0;
-        let mut event = None;
-        while event.is_none() {
-            if self.after_return && self.text.get(at) == Some(&b'\n') {
-                at += 1;
-                self.after_return = false;
+        while let Some(end) = self.line_end() {
+            self.after_return = self.text[end] == b'\r';
+            let line = self.line..end;
+            (self.line, self.looked) = (end + 1, end + 1);
+            if let Some(event) = self.line(line) {
+                return Some(event);
             }
-            let Some(length) = self.text[at..].iter().position(|byte| matches!(byte, b'\r' | b'\n')) else {
-                break;
-            };
-            let line = at..at + length;
-            self.after_return = self.text[line.end] == b'\r';
-            at = line.end + 1;
-            event = self.line(line);
         }
-        self.text.drain(..at);
-        event
+        None
+    }
+
+    /// Where the line ends that was not read, if it does.
+    fn line_end(&mut self) -> Option<usize> {
+        if self.after_return && self.text.get(self.line) == Some(&b'\n') {
+            (self.line, self.looked) = (self.line + 1, self.looked + 1);
+            self.after_return = false;
+        }
+        let new = &self.text[self.looked..];
+        let found = new.iter().position(|byte| matches!(byte, b'\r' | b'\n'));
+        let end = found.map(|length| self.looked + length);
+        count_touched(found.unwrap_or(new.len()));
+        self.looked = end.unwrap_or(self.text.len());
+        end
     }
 
     fn line(&mut self, range: std::ops::Range<usize>) -> Option<Event> {
@@ -100,6 +116,19 @@ impl Control {
     }
 }
 
+/// Counts bytes that are looked at for the end of a line, or moved.
+#[inline]
+fn count_touched(_bytes: usize) {
+    #[cfg(test)]
+    TOUCHED.set(TOUCHED.get() + _bytes);
+}
+
+#[cfg(test)]
+thread_local! {
+    /// What this thread counted.
+    static TOUCHED: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -130,6 +159,20 @@ mod tests {
             for cut in 0..text.len() {
                 assert_eq!(read(&[&text.as_bytes()[..cut], &text.as_bytes()[cut..]]), wanted, "{cut}");
             }
+        }
+    }
+
+    #[test]
+    fn a_byte_is_looked_at_once_however_long_its_line_and_many_its_events() {
+        let long = format!("data:{}\n\n", "x".repeat(2000));
+        let many = "data:x\n\n".repeat(250);
+        for (text, piece_bytes) in [(&long, 1), (&many, 1), (&many, many.len()), (&many, 7)] {
+            let pieces: Vec<&[u8]> = text.as_bytes().chunks(piece_bytes).collect();
+            let events = read(&pieces);
+            assert_eq!(events.len(), text.matches("data").count());
+            let touched = TOUCHED.take();
+            // Looked at, and moved at most once.
+            assert!(touched <= 2 * text.len(), "{touched} of {} in pieces of {piece_bytes}", text.len());
         }
     }
 
