@@ -6,7 +6,10 @@ use rustls::{ClientConfig, RootCertStore};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use thalweg_sys::disk::Disk;
+use thalweg_sys::disk::read_whole;
+
+/// Bytes of a file of certificates: those that a system trusts have some hundred thousand.
+const FILE_BYTES_MAX: u64 = 16 << 20;
 
 /// What a TLS client trusts: the system's certificates, so that what operators add or withdraw counts, or a
 /// file's.
@@ -32,15 +35,14 @@ impl Trust {
     /// Trusts the certificates in a PEM file, and no others.
     ///
     /// # Errors
-    /// It cannot be read, or holds none.
+    /// It cannot be read, is no regular file or a very large one, or holds none.
     pub fn in_file(path: &Path) -> io::Result<Trust> {
         let bad = |why: String| {
             io::Error::new(io::ErrorKind::InvalidData, format!("cannot trust {}: {why}", path.display()))
         };
         let mut roots = RootCertStore::empty();
-        for certificate in
-            CertificateDer::pem_slice_iter(&read(path).map_err(|error| bad(error.to_string()))?)
-        {
+        let pem = read_whole(path, FILE_BYTES_MAX).map_err(|error| bad(error.to_string()))?;
+        for certificate in CertificateDer::pem_slice_iter(&pem) {
             let certificate = certificate.map_err(|error| bad(error.to_string()))?;
             roots.add(certificate).map_err(|error| bad(error.to_string()))?;
         }
@@ -65,10 +67,21 @@ impl Trust {
     }
 }
 
-fn read(path: &Path) -> io::Result<Vec<u8>> {
-    let file = Disk::Real.open_read_only(path)?;
-    let length = usize::try_from(file.length()?).map_err(io::Error::other)?;
-    let mut bytes = vec![0; length];
-    file.read_at(&mut bytes, 0)?;
-    Ok(bytes)
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_without_an_end_and_one_that_is_too_large_are_not_read() {
+        let directory = tempfile::tempdir().unwrap();
+        let large = directory.path().join("large.pem");
+        std::fs::File::create(&large).unwrap().set_len(1 << 42).unwrap();
+        for (path, why) in
+            [(&*large, "more than"), (Path::new("/dev/zero"), "a device"), (directory.path(), "")]
+        {
+            let said = Trust::in_file(path).unwrap_err().to_string();
+            assert!(said.starts_with(&format!("cannot trust {}: ", path.display())), "{said}");
+            assert!(said.contains(why), "{said}");
+        }
+    }
 }

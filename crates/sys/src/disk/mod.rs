@@ -16,12 +16,14 @@ mod real;
 mod residency;
 #[cfg(feature = "sim")]
 pub mod sim;
+mod whole;
 
 pub use held::HeldDirectory;
 use held::Lookup;
 pub use map::Map;
 pub use presence::{bring_in, is_present};
 pub use residency::Residency;
+pub use whole::read_whole;
 
 use std::io;
 use std::path::Path;
