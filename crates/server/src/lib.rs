@@ -16,6 +16,7 @@
 //! | `client` | the verbs that use a server |
 //! | `verbs` | the other verbs |
 //! | `exit`, `logging` | exit codes and complaints, log lines |
+//! | `named_file` | files that an operator names |
 //! | `quantity`, `quoting` | numbers for people, words for a shell |
 #![forbid(unsafe_code)]
 
@@ -30,6 +31,7 @@ mod exit;
 pub mod fuzzing;
 mod layers;
 mod logging;
+mod named_file;
 mod quantity;
 mod quoting;
 mod run;

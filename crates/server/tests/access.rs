@@ -129,6 +129,22 @@ fn a_server_with_tokens_serves_whom_they_allow_and_takes_new_ones_without_a_rest
 }
 
 #[test]
+fn a_server_whose_tokens_came_through_a_pipe_does_not_wait_for_more_of_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let [file, pipe] = ["tokens.toml", "pipe"].map(|name| directory.path().join(name));
+    let token = mint(&file, &["reader", "--scope", "read"]);
+    assert!(Command::new("mkfifo").args(["-m", "600"]).arg(&pipe).status().unwrap().success());
+    let (tokens, to) = (std::fs::read(&file).unwrap(), pipe.clone());
+    let writer = std::thread::spawn(move || std::fs::write(to, tokens).unwrap());
+    let data = directory.path().join("data");
+    let server = Server::start(&data, "127.0.0.1:0", &["--tokens", pipe.to_str().unwrap()]);
+    writer.join().unwrap();
+    server.signal("HUP");
+    assert_eq!(fails(&server.url, &["read", "a", "--token", &token]).0, 4);
+    server.end();
+}
+
+#[test]
 fn a_token_is_withdrawn_while_the_configuration_is_wrong() {
     let directory = tempfile::tempdir().unwrap();
     let [file, configuration] = ["tokens.toml", "thalweg.toml"].map(|name| directory.path().join(name));

@@ -11,6 +11,7 @@ pub(crate) use environment::{unread_variables, warn_of_unread_variables};
 
 use crate::bounds::Limits;
 use crate::command_line::{Arguments, ServeOptions, Verb};
+use crate::named_file;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Command, CommandFactory, FromArgMatches};
 use serde_json::{Value, json};
@@ -188,11 +189,22 @@ impl Configuration {
         let given = match &path {
             None => Vec::new(),
             Some(path) => {
-                let text = std::fs::read_to_string(path);
+                let text = named_file::read_text(path);
                 parse(path, &text.map_err(|error| ConfigError::Unreadable(path.clone(), error))?)?
             }
         };
         Self::with(line, &given, path)
+    }
+
+    /// Puts it together again, from a file that can be read again if it has one.
+    ///
+    /// # Errors
+    /// As [`Configuration::load`].
+    pub(crate) fn load_again(&self, line: &[OsString]) -> Result<Self, ConfigError> {
+        if let Some(path) = &self.path {
+            named_file::check_lasts(path).map_err(|error| ConfigError::Unreadable(path.clone(), error))?;
+        }
+        Self::load(line)
     }
 
     fn with(line: &[OsString], given: &[FileSetting], path: Option<PathBuf>) -> Result<Self, ConfigError> {

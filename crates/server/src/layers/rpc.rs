@@ -4,6 +4,7 @@
 use crate::command_line::ServeOptions;
 use crate::engine::Engine;
 use crate::layers::pass_on;
+use crate::named_file;
 use crate::services::{LogService, News};
 use crate::start::ServerError;
 use std::io;
@@ -135,7 +136,7 @@ impl Rpc {
                     });
                 }
                 ServiceSpec::Elsewhere { name, schema, endpoint } => {
-                    let text = std::fs::read_to_string(schema)
+                    let text = named_file::read_text(schema.as_ref())
                         .map_err(|error| ServerError::Rpc(format!("{schema}: {error}")))?;
                     let schema = built_in(schema, &text)?;
                     called.push(RpcService {

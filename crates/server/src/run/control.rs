@@ -40,7 +40,7 @@ impl Control<'_> {
         self.front.reload(&self.configuration.options);
         self.reload_certificate();
         threads.webhooks.reload();
-        let read = match Configuration::load(self.line) {
+        let read = match self.configuration.load_again(self.line) {
             Ok(read) => read,
             Err(error) => {
                 tracing::error!(

@@ -1,7 +1,7 @@
 //! In whose name TLS is spoken: a certificate and its key, from files that are read again while the server
 //! runs.
 
-use super::file;
+use crate::named_file;
 use crate::quoting::quoted;
 use std::fmt;
 use std::io;
@@ -60,6 +60,10 @@ impl Certificate {
     /// # Errors
     /// [`CertificateError`] says what is wrong with them.
     pub(crate) fn reload(&self) -> Result<(), CertificateError> {
+        for path in [&self.chain, &self.key] {
+            named_file::check_lasts(path)
+                .map_err(|error| CertificateError::Unreadable(path.to_owned(), error))?;
+        }
         let ((), is_key_exposed) =
             take(&self.chain, &self.key, |chain, key| self.identity.reload(chain, key))?;
         if is_key_exposed {
@@ -95,8 +99,9 @@ fn take<T>(
     key: &Path,
     taken: impl FnOnce(&[u8], &[u8]) -> Result<T, IdentityError>,
 ) -> Result<(T, bool), CertificateError> {
-    let read =
-        |path: &Path| file::read(path).map_err(|error| CertificateError::Unreadable(path.to_owned(), error));
+    let read = |path: &Path| {
+        named_file::read(path).map_err(|error| CertificateError::Unreadable(path.to_owned(), error))
+    };
     let (chain_file, key_file) = (read(chain)?, read(key)?);
     if key_file.is_writable_by_others {
         return Err(CertificateError::Writable(key.to_owned()));

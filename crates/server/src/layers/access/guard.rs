@@ -5,6 +5,7 @@
 
 use super::tokens::{Grant, Scope, Tokens, TokensError};
 use crate::layers::pass_on;
+use crate::named_file;
 use parking_lot::RwLock;
 use std::path::Path;
 use std::sync::Arc;
@@ -40,6 +41,7 @@ impl Keys {
     /// # Errors
     /// What is wrong with the file: then nothing has changed.
     pub(crate) fn reload(&self, path: &Path) -> Result<usize, TokensError> {
+        named_file::check_lasts(path).map_err(|error| TokensError::Unreadable(path.to_owned(), error))?;
         let tokens = Tokens::load(path)?;
         let count = tokens.len();
         *self.0.write() = Arc::new(tokens);

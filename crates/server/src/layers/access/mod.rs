@@ -11,7 +11,6 @@
 //! takes says nothing about the tokens there are; a file that has become wrong changes nothing.
 
 mod certificate;
-mod file;
 mod guard;
 mod mint;
 mod tokens;

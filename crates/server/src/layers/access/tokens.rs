@@ -8,7 +8,7 @@
 //! prefix = "logs/"
 //! ```
 
-use super::file;
+use crate::named_file;
 use crate::quoting::quoted;
 use clap::ValueEnum;
 use ring::digest::{SHA256, SHA256_OUTPUT_LEN, digest};
@@ -108,7 +108,7 @@ impl Tokens {
     /// # Errors
     /// [`TokensError`] says what is wrong with it, and where.
     pub(crate) fn load(path: &Path) -> Result<Self, TokensError> {
-        let read = file::read(path).map_err(|error| TokensError::Unreadable(path.to_owned(), error))?;
+        let read = named_file::read(path).map_err(|error| TokensError::Unreadable(path.to_owned(), error))?;
         if read.is_writable_by_others {
             return Err(TokensError::Writable(path.to_owned()));
         }
