@@ -16,6 +16,7 @@ mod dues;
 mod error;
 mod housekeeping;
 mod lend;
+mod loan;
 mod log;
 mod offline;
 mod recovery;

@@ -3,6 +3,7 @@
 
 use crate::error::{Result, damaged, failure};
 use crate::lend::lend;
+use crate::loan::lend_out;
 use crate::shelf::Shelf;
 use napi::bindgen_prelude::{Env, Uint32Array, Unknown};
 use napi_derive::napi;
@@ -28,7 +29,7 @@ impl NativeSegment {
     #[napi]
     pub fn apart<'e>(&self, env: &'e Env) -> Result<Option<Unknown<'e>>> {
         let apart = self.shelf.maps(|_| self.segment.apart().map_err(|error| failure("IO", error)))?;
-        apart.map(|bytes| lend(env, bytes)).transpose()
+        apart.map(|bytes| lend_out(env, bytes)).transpose()
     }
 
     /// Place, byte and bytes of each run of batches that is left of it; undefined where places are bytes.
