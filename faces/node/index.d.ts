@@ -443,7 +443,7 @@ export interface Entry {
 /** An entry whose fields are read when they are asked for. */
 export interface LazyEntry extends Entry {
   readonly length: number
-  /** One byte of it, read where it lies: no view is made. Counted from the end when the place is negative; undefined where there is none. */
+  /** One byte of it, read where it lies: no view is made. Counted from the end when the place is negative; undefined where there is none. A place is a whole number. */
   byte(place: number): number | undefined
   /** What a plain entry says, for `JSON.stringify`. */
   toJSON(): Entry

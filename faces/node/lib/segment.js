@@ -17,7 +17,7 @@
 const { refuseTransfer } = require("./attached.js")
 const { pageBytes } = require("./binding.js")
 const format = require("./format.js")
-const { native } = require("./error.js")
+const { badArgument, native } = require("./error.js")
 
 const { INDEX_BLOCK_BYTES, INDEX_ENTRIES, INDEX_NONE, SEGMENT_HEADER_BYTES } = format
 // Bytes that may be walked rather than indexed first.
@@ -117,7 +117,8 @@ class Segment {
 
   /** One byte of a payload, read where it lies; counted from its end when the place is negative, undefined where there is none. */
   byte(start, length, place) {
-    const from = place < 0 ? place + length : +place
+    if (!Number.isInteger(place)) throw badArgument("a place in an entry is a whole number")
+    const from = place < 0 ? place + length : place
     if (!(from >= 0 && from < length)) return undefined
     const at = start + from
     return (this.words[at >>> 2] >>> ((at & 3) << 3)) & 0xff

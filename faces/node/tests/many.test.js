@@ -103,12 +103,12 @@ test("one byte of an entry is read where it lies, from either end, and none wher
     const data = [...entry.data]
     const places = [-data.length, -1, 0, data.length - 1]
     assert.deepEqual(places.map((place) => entry.byte(place)), places.map((place) => data.at(place)))
-    for (const place of [-data.length - 1, data.length, Infinity, -Infinity, NaN]) {
-      assert.equal(entry.byte(place), undefined, `${place}`)
+    for (const place of [-data.length - 1, data.length, Number.MAX_SAFE_INTEGER]) assert.equal(entry.byte(place), undefined, `${place}`)
+    for (const place of [undefined, null, NaN, Infinity, 0.5, 1n, "0", "x", true, {}, Symbol("0")]) {
+      assert.throws(() => entry.byte(place), { code: "BAD_ARGUMENT", message: "a place in an entry is a whole number" }, String(place))
     }
   }
   for (const entry of log.query({ lazy: true })) check(entry)
-  assert.deepEqual([...log.query({ lazy: true })].map((entry) => [entry.byte("0"), entry.byte("x")]), [[1, undefined], [255, undefined]])
   // A part of an entry, too.
   for (const entry of log.query({ offset: 3, lazy: true })) check(entry)
   const cursor = log.cursor({ offset: 3 })
