@@ -288,7 +288,7 @@ test("a stream goes on, although its credit came behind what the server handed o
   after(context, () => frames.return())
   // Eight items are made ahead, and another one when they have left and there is credit, which is granted for every second one.
   for (let n = 0; n < 5; n++) await frames.next()
-  while (frames.frames.length < 1) await soon()
+  while (frames.items.frames.length < 1) await soon()
   const before = made
   behindAnotherRead(client)
   await frames.next()

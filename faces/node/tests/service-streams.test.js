@@ -5,6 +5,9 @@
 const assert = require("node:assert/strict")
 const { getEventListeners } = require("node:events")
 const test = require("node:test")
+const { setImmediate: turn } = require("node:timers/promises")
+const v8 = require("node:v8")
+const vm = require("node:vm")
 const {
   FAULTS, KIND, bytes, connect, endpoint, failure, framed, peer, serve, text, welcome,
 } = require("./service-helpers.js")
@@ -98,6 +101,32 @@ test("a reader that stops early ends the producer", async (context) => {
   assert.equal(error.message, "enough")
   while (seen.ended === 1) await settled()
   assert.equal(seen.gone, 2)
+})
+
+test("a reader that is collected ends the producer, though not while it waits", async (context) => {
+  v8.setFlagsFromString("--expose-gc")
+  const collect = vm.runInNewContext("gc")
+  const path = endpoint(context)
+  const { dispatch, seen } = counter()
+  let goOn
+  const waits = new Promise((resolve) => (goOn = resolve))
+  await serve(context, path, async (frame, reply) => {
+    if (text(frame) === "late") {
+      await waits
+      return reply.end(bytes("at last"))
+    }
+    return dispatch(frame, reply)
+  })
+  const client = await connect(context, path)
+  const late = client.stream(bytes("late")).next()
+  for (let n = 0; n < 3; n++) await (async () => assert.equal(text((await client.stream(bytes("1000000000")).next()).value), "0"))()
+  for (let rounds = 0; rounds < 500 && seen.gone < 3; rounds++) {
+    collect()
+    await turn()
+  }
+  assert.equal(seen.gone, 3)
+  goOn()
+  assert.equal(text((await late).value), "at last")
 })
 
 test("a client that goes away ends its producers", async (context) => {
@@ -246,7 +275,7 @@ test("items that nobody takes stop the server, and come once they are taken", as
       const stream = client.stream(bytes("all"), { credit: 201, deadlineMs, signal: controller.signal })
       assert.equal(text((await stream.next()).value), "first")
       while (!client.isHeldBack) {
-        assert.ok(!isSent && !stream.isOver, "all of it is kept, or the deadline passed before")
+        assert.ok(!isSent && !stream.items.isOver, "all of it is kept, or the deadline passed before")
         await new Promise(setImmediate)
       }
       assert.ok(client.keptBytes < 2 * (4 << 20), `${client.keptBytes} bytes are kept`)
@@ -290,7 +319,7 @@ test("the server is told of a stream that is given up while its end waits to be 
   for (const [way, end] of Object.entries(ways)) {
     const stream = client.stream(bytes(way), way === "closed" ? undefined : { signal })
     assert.equal(text((await stream.next()).value), "item")
-    while (!stream.isOver) await new Promise(setImmediate)
+    while (!stream.items.isOver) await new Promise(setImmediate)
     // Its slot names another call by now.
     await client.call(bytes("call"))
     await end(stream)
@@ -311,7 +340,7 @@ test("a signal drops what a stream that failed left to be taken, and is what is 
   const controller = new AbortController()
   const stream = client.stream(bytes("go"), { signal: controller.signal })
   assert.equal(text((await stream.next()).value), "first")
-  while (!stream.isOver) await new Promise(setImmediate)
+  while (!stream.items.isOver) await new Promise(setImmediate)
   const reason = new Error("enough")
   controller.abort(reason)
   await assert.rejects(stream.next(), reason)

@@ -17,7 +17,7 @@ const { ServiceError, badArgument, faulty, native, ofNumber } = require("./error
 const { callOptions, checkedCredit, connectOptions, isLeftOut, milliseconds } = require("./options.js")
 const { Queue } = require("./queue.js")
 const { Turns } = require("./turns.js")
-const { Call, Items } = require("./waiter.js")
+const { Call, Items, Reader } = require("./waiter.js")
 
 const CALL = 1
 const CANCEL = 2
@@ -94,7 +94,7 @@ class Client {
   /** Sends a request that a stream answers, once it is iterated; yields its frames. */
   stream(request, options) {
     const credit = checkedCredit(callOptions(options))
-    return new Items(credit, (items) => this.ask(items, STREAM, request, options, credit))
+    return new Reader(new Items(credit, (items) => this.ask(items, STREAM, request, options, credit)))
   }
 
   /** Whether frames go through shared memory. */

@@ -97,7 +97,37 @@ class Call extends Waiter {
   }
 }
 
-/** The frames of a stream: asked for when they are iterated, and no faster than they are taken. */
+/** Streams whose reader was collected: nobody can take anything of them any more. */
+const unread = new FinalizationRegistry((items) => items.return())
+
+/**
+ * The frames of a stream, as their user has them. What is under way keeps the stream, and not this, unless a call of `next()` waits: so one
+ * that is dropped without `return()` is noticed.
+ */
+class Reader {
+  constructor(items) {
+    this.items = items
+    unread.register(this, items)
+  }
+
+  [Symbol.asyncIterator]() {
+    return this
+  }
+
+  next() {
+    return this.items.next(this)
+  }
+
+  return(value) {
+    return this.items.return(value)
+  }
+
+  throw(error) {
+    return this.items.throw(error)
+  }
+}
+
+/** A stream: asked for when it is iterated, and no faster than its frames are taken. */
 class Items extends Waiter {
   constructor(credit, begin) {
     super()
@@ -109,18 +139,14 @@ class Items extends Waiter {
     // Anything may be the reason of a signal, nothing among it.
     this.error = undefined
     this.taken = 0
-    // Calls of next() that have not been answered, oldest first.
+    // Calls of next() that have not been answered, oldest first, each with its reader.
     this.calls = []
     this.isAwaited = false
     // Tells the server that the frame that ended it is not taken, as long as it is here.
     this.leaveUnread = null
   }
 
-  [Symbol.asyncIterator]() {
-    return this
-  }
-
-  next() {
+  next(reader) {
     this.start()
     if (this.frames.length > 0) return Promise.resolve({ value: this.take(), done: false })
     if (this.hasFailed) {
@@ -129,7 +155,7 @@ class Items extends Waiter {
     }
     if (this.isOver) return Promise.resolve({ value: undefined, done: true })
     return new Promise((resolve, reject) => {
-      this.calls.push({ resolve, reject })
+      this.calls.push({ resolve, reject, reader })
       this.note(0)
     })
   }
@@ -243,4 +269,4 @@ class Items extends Waiter {
   }
 }
 
-module.exports = { Call, Items }
+module.exports = { Call, Items, Reader }
