@@ -8,6 +8,7 @@ use std::fmt;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// What a copy ends with that could not be made whole.
 const TORN: i32 = 101;
@@ -54,13 +55,15 @@ pub fn branch(standard_input: BorrowedFd<'_>) -> io::Result<bool> {
 
 /// While it lives the ends of children can be waited for, and behind it as before: in a copy as well. Nothing
 /// is changed where they can be anyway, for an end that somebody is still to hear of would be forgotten with
-/// the change.
-struct SigchldGuard {
-    before: Option<libc::sigaction>,
-}
+/// the change. Where it is changed, a child of another thread that ends meanwhile waits to be asked for.
+pub(crate) struct SigchldGuard(Option<(libc::sigaction, MutexGuard<'static, ()>)>);
+
+/// Locked while the change lasts: another thread would take it for what was there before, and lose it.
+static CHANGED: Mutex<()> = Mutex::new(());
 
 impl SigchldGuard {
-    fn begin() -> Self {
+    pub(crate) fn begin() -> Self {
+        let changed = CHANGED.lock().unwrap_or_else(PoisonError::into_inner);
         // SAFETY: records of numbers, for which zeroes are a value: the usual action, which takes no handler
         // away that stays away.
         unsafe {
@@ -68,17 +71,17 @@ impl SigchldGuard {
             let mut before: libc::sigaction = std::mem::zeroed();
             libc::sigaction(libc::SIGCHLD, std::ptr::null(), &raw mut before);
             if before.sa_sigaction != libc::SIG_IGN && before.sa_flags & libc::SA_NOCLDWAIT == 0 {
-                return Self { before: None };
+                return Self(None);
             }
             libc::sigaction(libc::SIGCHLD, &raw const usual, std::ptr::null_mut());
-            Self { before: Some(before) }
+            Self(Some((before, changed)))
         }
     }
 }
 
 impl Drop for SigchldGuard {
     fn drop(&mut self) {
-        if let Some(before) = &self.before {
+        if let Some((before, _)) = &self.0 {
             // SAFETY: what was there before.
             unsafe { libc::sigaction(libc::SIGCHLD, before, std::ptr::null_mut()) };
         }
@@ -88,7 +91,7 @@ impl Drop for SigchldGuard {
 /// Stops ignoring `SIGCHLD`, in this process and in those that it starts, so that the ends of children can be
 /// waited for. The program that started it may have left that signal ignored.
 pub fn stop_ignoring_sigchld() {
-    std::mem::forget(SigchldGuard::begin());
+    SigchldGuard::begin().0 = None;
 }
 
 /// Waits for what is in between; an error where it has made no copy.
