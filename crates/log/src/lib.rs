@@ -84,9 +84,9 @@ mod tests;
 
 // Paths within the crate leave the folder out.
 pub(crate) use files::{
-    checkpoint, checksum, control, file_names, final_end, format, going_on, index, layout, mapping,
-    needed_segments, pace, parse, plausible, runs, scan, segment, segment_file, settled, signal, slice,
-    times, verify, view, working,
+    checkpoint, checksum, continuity, control, file_names, final_end, format, going_on, index, layout,
+    mapping, needed_segments, pace, parse, plausible, runs, scan, segment, segment_file, settled, signal,
+    slice, times, verify, view, working,
 };
 pub(crate) use keeping::{backup, expiry, known_damage, purge, reclaim, recover, replacing, retention};
 pub(crate) use reading::{

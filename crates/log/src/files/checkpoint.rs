@@ -200,7 +200,7 @@ fn decode_log(record: &[u8], intern: &mut dyn FnMut(Config) -> Config) -> Option
             let (length, span, places) = (cutter.word32()?, cutter.word32()?, cutter.word64()?);
             extents.restore(Extent { position, offset, length, span, places });
         }
-        if !are_plausible(extents.all(), tail) {
+        if !are_plausible(extents.all(), last, tail) {
             return None;
         }
         inner.extents = extents;

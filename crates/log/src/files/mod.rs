@@ -18,6 +18,7 @@
 //! needed_segments    which segments a store needs, and which of them are not there
 //! control, signal    the store's words, and where readers sleep: mapped by every process
 //! plausible          what may stand there, whatever checksums hold
+//! continuity         whether each log's entries go on where those in front of them end
 //! verify, parse      all of it looked at from outside: every bit, or piece by piece
 //! going_on           asking the caller of such work, between two pieces, whether to go on
 //! ```
@@ -28,6 +29,7 @@
 
 pub(crate) mod checkpoint;
 pub(crate) mod checksum;
+pub(crate) mod continuity;
 pub(crate) mod control;
 pub(crate) mod file_names;
 pub(crate) mod final_end;

@@ -38,10 +38,12 @@ pub(crate) fn is_place(position: Position) -> bool {
     (SEGMENT_HEADER_BYTES..=SEGMENT_BYTES_MAX).contains(&byte) && byte.is_multiple_of(8)
 }
 
-/// Whether a log that ends at `tail` can have these extents, in this order.
-pub(crate) fn are_plausible(extents: &[Extent], tail: Offset) -> bool {
+/// Whether a log that ends at `tail`, and of which no batch lies behind `last`, can have these extents, in
+/// this order.
+pub(crate) fn are_plausible(extents: &[Extent], last: Position, tail: Offset) -> bool {
     let lies = |extent: &Extent| {
-        let said = extent.places == 0 || is_place(extent.places);
+        // Payload is a part of the batches that hold it, so all that is in one segment can be added up.
+        let said = extent.length <= extent.span && (extent.places == 0 || is_place(extent.places));
         let in_segment = place_of(extent.position).checked_add(extent.span);
         said && is_place(extent.position) && in_segment.is_some_and(|end| end <= SEGMENT_BYTES_MAX)
     };
@@ -52,5 +54,5 @@ pub(crate) fn are_plausible(extents: &[Extent], tail: Offset) -> bool {
     tail <= OFFSET_MAX
         && extents.iter().all(each)
         && extents.windows(2).all(follows)
-        && extents.last().is_none_or(|last| last.end() <= tail)
+        && extents.last().is_none_or(|newest| newest.end() <= tail && newest.end_position() <= last)
 }

@@ -8,6 +8,7 @@
 //! test.
 
 use crate::checkpoint;
+use crate::continuity::Continuity;
 use crate::control::{self, Control};
 use crate::error::{Damage, OpenError, Touched};
 use crate::final_end::FinalEnd;
@@ -141,6 +142,7 @@ struct Look<'a> {
     report: Report,
     /// The logs that exist, as of the batches verified so far.
     logs: HashSet<LogId>,
+    continuity: Continuity,
     /// Where the newest whole checkpoint begins: it knows the logs of what came before.
     replays: Position,
     /// How far the files may be looked at.
@@ -158,8 +160,8 @@ impl<'a> Look<'a> {
     ) -> Result<Report, OpenError> {
         // Before the files are listed: what is published lies in files that are there by then.
         let end = FinalEnd::of(disk, directory, control);
-        let (report, logs) = (Report::default(), HashSet::new());
-        let mut look = Look { disk, directory, report, logs, replays: 0, end, go_on };
+        let (report, logs, continuity) = (Report::default(), HashSet::new(), Continuity::default());
+        let mut look = Look { disk, directory, report, logs, continuity, replays: 0, end, go_on };
         look.over(control)?;
         look.report.logs = look.logs.len() as u64;
         Ok(look.report)
@@ -227,6 +229,9 @@ impl<'a> Look<'a> {
                 Some(_) => Follower::Gone,
             };
             self.segment(header, follower, known).map_err(failed("read"))?;
+            if !matches!(follower, Follower::Next(_)) {
+                self.continuity.interrupt();
+            }
             if self.report.torn_bytes > 0 && clean == Some(self.report.end) {
                 // The store was closed, so these bytes were not written by it.
                 self.lost(&segment::file_name(header.number), self.report.end);
@@ -279,13 +284,19 @@ impl<'a> Look<'a> {
             self.lost(&name, position(header.number, held));
         }
         let (report, logs, replays) = (&mut self.report, &mut self.logs, self.replays);
+        let (continuity, is_compacted) = (&mut self.continuity, header.is_compacted());
+        if is_compacted {
+            continuity.interrupt();
+        }
         let (mut at, mut link): (u32, Option<Link>) = (SEGMENT_HEADER_BYTES, Some(header.previous));
         loop {
             let stop = file.scan(at, link).each_while(&mut *self.go_on, |batch| {
                 report.batches += 1;
                 report.bytes += u64::from(batch.header.length);
-                for frame in crate::format::frames(batch.body).filter(|frame| !is_plausible(frame)) {
-                    report.damage.push(batch.damage(name.clone(), header.number, frame.log));
+                for frame in crate::format::frames(batch.body) {
+                    if !is_plausible(&frame) || !is_compacted && !continuity.follow(&frame) {
+                        report.damage.push(batch.damage(name.clone(), header.number, frame.log));
+                    }
                 }
                 if position(header.number, batch.place) < replays {
                     return;
@@ -308,6 +319,7 @@ impl<'a> Look<'a> {
                 return Ok(());
             }
             report.damage.push(stop.damage(name.clone(), header.number));
+            continuity.interrupt();
             let Some(resumes) = stop.resumes else { return Ok(()) };
             (at, link) = (resumes.at, resumes.link);
         }
