@@ -74,8 +74,9 @@ impl Reader {
     /// # Errors
     /// Each entry is a `Result`: in front of a segment with damage in it there is [`ReadError::Damaged`], and
     /// nothing more until [`EntriesBack::resume`]. The same comes first if the search for an exact start met
-    /// damage. In a process that is attached there is one [`ReadError::Io`] and nothing else if it cannot be
-    /// found out what there is.
+    /// damage. [`ReadError::Deleted`] is the last, and of a log that was deleted before the only one; what the
+    /// query has besides may be gone. In a process that is attached there is one [`ReadError::Io`] and nothing
+    /// else if it cannot be found out what there is.
     ///
     /// ```
     /// use thalweg_log::{Options, Query, Store};
@@ -100,6 +101,7 @@ impl Reader {
         filter.never_over();
         let source = &self.source;
         let part = source.select(source.count() - 1, &mut filter);
+        let begun = begun.and_then(|()| if source.is_deleted() { Err(ReadError::Deleted) } else { Ok(()) });
         let state = if nothing || begun.is_err() { State::Done } else { State::Going };
         let (bytes, block): (&[u8], _) = (&[], SmallVec::new());
         let mut back = EntriesBack {
@@ -207,13 +209,22 @@ impl<'r> EntriesBack<'r> {
     /// Everything was read: reports what is missing in front of the first entry, if the query asked for that.
     fn end(&mut self) -> Result<bool, ReadError> {
         match self.behind.take() {
-            Some((first, at))
-                if self.from_first && first > self.filter.from && !self.source.is_purged(first) =>
-            {
-                Err(self.source.missing(self.filter.from, at))
+            Some((first, at)) if self.from_first && first > self.filter.from && self.is_hole(first) => {
+                Err(self.missing(self.filter.from, at))
             }
             _ => Ok(false),
         }
+    }
+
+    /// Whether it is told of that something is missing in front of an offset: it was not purged, or it went
+    /// with the log.
+    fn is_hole(&self, offset: Offset) -> bool {
+        self.source.is_deleted() || !self.source.is_purged(offset)
+    }
+
+    /// Why an offset is missing in front of `at`.
+    fn missing(&self, offset: Offset, at: Position) -> ReadError {
+        if self.source.is_deleted() { ReadError::Deleted } else { self.source.missing(offset, at) }
     }
 
     /// Notes the entries of the next block, going back; answers whether there are any.
@@ -226,7 +237,7 @@ impl<'r> EntriesBack<'r> {
         if let Some(from) = index.start(block).filter(|from| *from < to) {
             self.walk(segment, from, to, bound);
             if let Some((missing, at)) = self.torn.take() {
-                return Err(self.source.missing(missing, at));
+                return Err(self.missing(missing, at));
             }
         }
         if !self.block.is_empty() {
@@ -257,7 +268,7 @@ impl<'r> EntriesBack<'r> {
                 self.behind = self.behind.or(Some((0, segment.position_of(from))));
                 if let Some((first, at)) = behind
                     && came_to < first
-                    && !self.source.is_purged(first)
+                    && self.is_hole(first)
                 {
                     self.torn = self.torn.or(Some((came_to, at)));
                 }
@@ -298,7 +309,7 @@ impl<'r> EntriesBack<'r> {
                 Step::Gap(0, offset) => self.behind = Some((offset, segment.position_of(at))),
                 Step::Gap(missing, offset) => {
                     let at = segment.position_of(at);
-                    if at >= floor && !self.source.is_purged(offset) {
+                    if at >= floor && self.is_hole(offset) {
                         self.torn = self.torn.or(Some((missing, at)));
                     }
                 }
@@ -347,7 +358,8 @@ impl<'r> Iterator for EntriesBack<'r> {
                 Ok(true) => {}
                 Ok(false) => self.state = State::Done,
                 Err(error) => {
-                    self.state = State::Damaged;
+                    let is_over = error == ReadError::Deleted;
+                    self.state = if is_over { State::Done } else { State::Damaged };
                     return Some(Err(error));
                 }
             }

@@ -396,8 +396,12 @@ impl Source {
         Some(self.end_of(&self.parts[*part]).unwrap_or(0))
     }
 
-    /// Where the last of this log's batches in front of `here` ends, if that is further back.
+    /// Where the last of this log's batches in front of `here` ends, if that is further back, and known. Of
+    /// a log that was deleted nothing is.
     pub(crate) fn leap_back(&self, part: usize, here: Position) -> Option<Position> {
+        if self.context.access.known() < here || self.is_deleted() {
+            return None;
+        }
         let log = &self.parts[part].log;
         let last = log.lock().extents.before(here).copied();
         let end = last.map_or(0, |extent| self.unfolder().before(log.id(), &extent, here));

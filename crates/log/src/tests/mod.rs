@@ -1,6 +1,7 @@
 //! Tests of the whole store.
 mod ahead;
 mod anew;
+mod back;
 mod backup;
 mod callbacks;
 mod compact;
