@@ -62,6 +62,16 @@ pub enum Error {
         /// What is wrong with it.
         why: String,
     },
+    /// A log of the state's names was created by somebody else.
+    #[error(
+        "the log {log} is not the state's: it holds {content_type}, or has a lifetime; delete it, or give the state another name"
+    )]
+    ForeignLog {
+        /// The log's name.
+        log: String,
+        /// Its media type.
+        content_type: String,
+    },
     /// More than a session may hold beside its snapshot.
     #[error(
         "a session may hold {limit} bytes beside its snapshot, and these would make it {bytes}: commit earlier"

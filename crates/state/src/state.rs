@@ -133,7 +133,8 @@ impl State {
     /// Opens the state of that name, rebuilt from its logs. The first time it is empty.
     ///
     /// # Errors
-    /// [`Error::Foreign`] when a log of these names holds something else; what the log says.
+    /// [`Error::ForeignLog`] and [`Error::Foreign`] when a log of these names is not the state's; what the log
+    /// says.
     pub fn open(store: &Store, name: &str, options: Options) -> Result<Self, Error> {
         let main = main_log(store, name, &options.log_observer)?;
         let mut logs = vec![main.clone()];
@@ -144,6 +145,7 @@ impl State {
                 logs.push(log.clone());
             }
         });
+        logs.iter().try_for_each(|log| check_own(log))?;
         // Anybody may have made a log of a number that no state comes to: the numbers do not go on there.
         let numbers = logs.iter().filter_map(|log| number_of(log, &prefix));
         let last = numbers.filter(|number| *number < NUMBERS_END).max();
@@ -419,6 +421,15 @@ pub(crate) fn image_prefix(name: &str) -> String {
 
 fn main_name(name: &str) -> String {
     format!("{name}/main")
+}
+
+/// Refuses a log that no state creates so, whatever is in it. In one with a lifetime a state would end with it.
+fn check_own(log: &Log) -> Result<(), Error> {
+    if *log.config() == config() {
+        return Ok(());
+    }
+    let name = String::from_utf8_lossy(log.name()).into_owned();
+    Err(Error::ForeignLog { log: name, content_type: log.config().content_type.to_string() })
 }
 
 /// The log of the main line.

@@ -95,7 +95,7 @@ impl Error {
             Self::NoState { .. } => RefusalCode::NoState,
             Self::TooMuch { .. } => RefusalCode::TooMuch,
             Self::NoRoom { .. } => RefusalCode::SessionsFull,
-            Self::Foreign { .. } => RefusalCode::Foreign,
+            Self::Foreign { .. } | Self::ForeignLog { .. } => RefusalCode::Foreign,
             Self::Root { .. } => RefusalCode::RootMismatch,
             Self::Commit(CommitError::Failed(_)) => RefusalCode::Unknown,
             Self::Commit(_) | Self::Crowded => RefusalCode::NotTaken,

@@ -11,7 +11,7 @@ mod sharing;
 use super::*;
 use std::collections::BTreeMap;
 use std::ops::Bound;
-use thalweg_log::{Disk, Durability, Options as StoreOptions, Store};
+use thalweg_log::{Config, Disk, Durability, Lifetime, Options as StoreOptions, Store};
 
 type Model = BTreeMap<String, Vec<u8>>;
 
@@ -68,4 +68,24 @@ fn keys_that_cannot_be_and_logs_of_others_are_refused() {
     store.append(&store.find(b"s/main").unwrap(), b"not a change", 1).unwrap();
     assert!(matches!(State::open(&store, "s", Options::default()), Err(Error::Foreign { offset: 0, .. })));
     assert!(matches!(state.write(state.main(), &put("a", "1"), 1), Err(Error::Conflict { .. })));
+}
+
+#[test]
+fn a_log_that_was_not_created_as_the_state_s_is_refused_even_if_it_is_empty() {
+    let json = |lifetime| Config { content_type: "application/json".into(), lifetime };
+    let others = [
+        Config { content_type: "text/plain".into(), lifetime: Lifetime::Unlimited },
+        json(Lifetime::Sliding { ttl_s: 60 }),
+    ];
+    for (name, config) in
+        ["s/main", "s/forks/0"].into_iter().flat_map(|name| others.clone().map(|c| (name, c)))
+    {
+        let store = memory();
+        store.create(name.as_bytes(), &config, None, &Default::default(), None).unwrap();
+        let refused = State::open(&store, "s", Options::default()).map(drop).unwrap_err();
+        assert!(matches!(&refused, Error::ForeignLog { log, .. } if log == name), "{refused}");
+    }
+    let store = memory();
+    store.create(b"s/main", &json(Lifetime::Unlimited), None, &Default::default(), None).unwrap();
+    State::open(&store, "s", Options::default()).unwrap();
 }
