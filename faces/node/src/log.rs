@@ -1,7 +1,7 @@
 //! One log, as JavaScript holds it: where its entries begin and go on, and the way in.
 
 use crate::append;
-use crate::error::{Result, deleted};
+use crate::error::{Result, commit, deleted};
 use crate::housekeeping;
 use crate::shelf::Shelf;
 use napi::bindgen_prelude::{Env, Uint8ArraySlice};
@@ -91,7 +91,7 @@ impl NativeLog {
     /// Says that a transaction is going to append to it.
     #[napi]
     pub fn hold(&self) -> Result<NativeHold> {
-        let hold = self.shelf.store(|store| Ok(store.hold(&self.log)))?;
+        let hold = self.shelf.store(|store| store.hold(&self.log).map_err(|error| commit(&error)))?;
         Ok(NativeHold { hold: Mutex::new(Some(hold)) })
     }
 

@@ -288,7 +288,7 @@ fn a_log_is_not_destroyed_from_under_somebody_who_just_came_to_hold_it() {
         });
         for _ in 0..50_000 {
             let log = store.log(b"a").unwrap();
-            let _hold = store.hold(&log);
+            let _hold = store.hold(&log).unwrap();
             if log.staged().is_some() {
                 (0..100).for_each(|_| std::hint::spin_loop());
                 held += 1;

@@ -8,7 +8,7 @@ use crate::batch::Entries;
 use crate::commit::WhoSyncs;
 use crate::error::CommitError;
 use crate::format::Stamp;
-use crate::log::{Inner, Log};
+use crate::log::Log;
 use crate::log_numbers::LogNumbers;
 use crate::parts::LogPart;
 use crate::store::Store;
@@ -43,13 +43,14 @@ impl Store {
 
     /// Says that a transaction which is kept elsewhere is going to append to a log, as
     /// [`Transaction::append`] does of its own.
-    pub fn hold(&self, log: &Arc<Log>) -> AppendIntent {
-        self.hold_locked(log, &mut log.lock())
-    }
-
-    fn hold_locked(&self, log: &Arc<Log>, inner: &mut Inner) -> AppendIntent {
+    ///
+    /// # Errors
+    /// [`CommitError::OtherStore`].
+    pub fn hold(&self, log: &Arc<Log>) -> Result<AppendIntent, CommitError> {
+        let mut inner = log.lock();
+        self.shared.owns(&inner)?;
         inner.transactions += 1;
-        AppendIntent { log: log.clone(), _counted: self.shared.transactions.clone() }
+        Ok(AppendIntent { log: log.clone(), _counted: self.shared.transactions.clone() })
     }
 }
 
@@ -114,9 +115,7 @@ impl Transaction<'_> {
     }
 
     fn take_hold(&mut self, log: &Arc<Log>) -> Result<usize, CommitError> {
-        let mut inner = log.lock();
-        self.store.shared.owns(&inner)?;
-        let intent = self.store.hold_locked(log, &mut inner);
+        let intent = self.store.hold(log)?;
         self.held.push(Held { intent, bytes: 0, last_at: 0 });
         Ok(self.numbers.add(log.id()))
     }
@@ -181,7 +180,7 @@ impl Transaction<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Commit, Options, Query};
+    use crate::{Attached, Commit, Disk, Options, Query};
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::task::{Wake, Waker};
 
@@ -246,6 +245,18 @@ mod tests {
         assert_eq!(held(), (1, 1));
         drop(transaction);
         assert_eq!(held(), (0, 0));
+    }
+
+    /// What follows another process gives its logs new contents, and the count would go with the old ones.
+    #[test]
+    fn a_log_that_is_read_along_is_not_held() {
+        let directory = tempfile::tempdir().unwrap();
+        let (store, _) = Store::open(&Disk::Real, directory.path(), Options::default()).unwrap();
+        store.persist(store.append(&store.log(b"log").unwrap(), b"1", 1).unwrap().ticket).unwrap();
+        let attached = Attached::open(&Disk::Real, directory.path()).unwrap();
+        let log = attached.find(b"log").unwrap().unwrap();
+        assert!(matches!(store.hold(&log), Err(CommitError::OtherStore)));
+        assert_eq!((store.stats().transactions, log.lock().transactions), (0, 0));
     }
 
     #[test]
