@@ -39,7 +39,7 @@ impl Reply {
     }
 
     /// Ends the call with the response that `fill` appends, without a copy where the handler is still being
-    /// called.
+    /// called: what stands in front of it there is other calls' answers.
     pub fn end_with(mut self, fill: impl FnOnce(&mut Vec<u8>)) {
         self.forget_wakers();
         let Some(call) = &self.call else { return };
