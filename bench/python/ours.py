@@ -100,8 +100,7 @@ class OursReader:
         entries = times = lengths = firsts = 0
         cursor = self.cursor
         for start in starts:
-            cursor.seek(time(start) - 500)
-            entry = cursor.next()
+            entry = cursor.find(time(start) - 500)
             entries += 1
             times += entry.time
             lengths += len(entry)

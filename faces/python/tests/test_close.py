@@ -40,6 +40,7 @@ class Close(StoreCase):
             "next batch": lambda: next(scan),
             "next of a cursor": cursor.next,
             "seek": lambda: cursor.seek(start=1),
+            "find": lambda: cursor.find(1),
             "wait": lambda: cursor.wait(1),
             "commit": transaction.commit,
             "transaction append": lambda: transaction.append(self.log, b"x"),

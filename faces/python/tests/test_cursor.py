@@ -38,6 +38,23 @@ class Cursor(StoreCase):
         with self.assertRaises(ValueError):
             cursor.seek(start=1, tail=True)
 
+    def test_it_finds_and_goes_on_from_there(self):
+        entries = self.fill(1000)
+        cursor = self.log.cursor()
+        for number in (500, 3, 999, 0):
+            self.assertEqual(read([cursor.find(number * 10 - 5 if number else 0)]), [entries[number]])
+        self.assertEqual(cursor.next().time, 10)
+        # Whatever it was to take before.
+        cursor.seek(20, 40)
+        self.assertEqual(cursor.find(30).time, 30)
+        self.assertEqual(read(cursor), entries[4:])
+        self.assertIsNone(cursor.find(10_000))
+        self.log.append(b"new", 10_000)
+        self.assertEqual(read(cursor), [(10_000, b"new")])
+        for start in (-1, 1 << 64):
+            with self.assertRaises(ValueError):
+                cursor.find(start)
+
     def test_waiting_ends_with_an_entry(self):
         cursor = self.log.cursor()
         self.assertIsNone(cursor.next())

@@ -231,6 +231,7 @@ class Searches(unittest.TestCase):
             lambda time: self.log.scan(time),
             lambda time: self.log.cursor(time).next(),
             lambda time: self.assertEqual(cursor.seek(time), None),
+            lambda time: self.assertEqual(cursor.find(time).time, time),
         ):
             self.assertTrue(self.runs_meanwhile(search, 40))
             found = [entry.time for entry in self.log.query(self.time - 3)]

@@ -35,6 +35,7 @@ def read(log: thalweg.Log) -> bytes:
         assert_type(batch.data(0), memoryview)
     cursor = log.cursor(tail=True)
     cursor.seek(exact=1)
+    assert_type(cursor.find(1), thalweg.Entry | None)
     while (following := cursor.next()) is not None:
         assert_type(following, thalweg.Entry)
     assert_type(cursor.wait(1.5), bool)

@@ -1,17 +1,17 @@
 //! A place in a log that moves forward: polled, waited for, or watched by an event loop.
 
+use super::arguments::whole;
 use super::bell::Bell;
 use super::entry::Entry;
 use super::following::{self, Source};
 use super::log::Log;
 use super::query::QueryArguments;
-use super::search;
 use super::shared::{Seat, Shared};
 use super::walk::{EntryWalk, Walk};
 use crate::numbers::Number;
 use pyo3::prelude::*;
 use std::sync::Arc;
-use thalweg_log::Ended;
+use thalweg_log::{Ended, Query, Start};
 
 /// A place in a log that moves forward. Made by `Log.cursor`.
 ///
@@ -71,11 +71,15 @@ impl Cursor {
     ) -> PyResult<()> {
         let query =
             QueryArguments { start, end, after, exact, offset, tail, checkpoint, uncommitted }.query()?;
-        if self.seat.with(|entries| entries.seek_at_once(&query))? {
-            return Ok(());
-        }
-        search::index(py, self.seat.shared(), &self.log, &query)?;
-        self.seat.with(|entries| entries.seek(&query))
+        self.seat.seek(py, &self.log, &query)
+    }
+
+    /// The first entry of a time or later, with which the cursor goes on: `seek(start)` and `next()` in one
+    /// call. Each of them costs about as much as the read itself.
+    #[pyo3(signature = (start, /))]
+    fn find(&self, py: Python<'_>, start: Number<u64>) -> PyResult<Option<Py<Entry>>> {
+        let query = Query::from(Start::Time(whole("start", start)?));
+        self.seat.find(py, &self.log, &query)
     }
 
     /// Sleeps until something was committed that the cursor has not looked at, files of the store were

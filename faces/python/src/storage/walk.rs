@@ -249,6 +249,36 @@ impl Seat<EntryWalk> {
         self.step(py, log, EntryWalk::take)
     }
 
+    /// Stands where another query begins.
+    #[inline]
+    pub(crate) fn seek(&self, py: Python<'_>, log: &Arc<thalweg_log::Log>, query: &Query) -> PyResult<()> {
+        if self.with(|entries| entries.seek_at_once(query))? {
+            return Ok(());
+        }
+        search::index(py, self.shared(), log, query)?;
+        self.with(|entries| entries.seek(query))
+    }
+
+    /// The same, and the first entry from there on.
+    #[inline]
+    pub(crate) fn find(
+        &self,
+        py: Python<'_>,
+        log: &Arc<thalweg_log::Log>,
+        query: &Query,
+    ) -> PyResult<Option<Py<Entry>>> {
+        let mut is_long = false;
+        let found = self.step(py, log, |entries, py, obstacle| {
+            is_long = !entries.seek_at_once(query);
+            if is_long { None } else { entries.take(py, obstacle) }
+        });
+        if !is_long {
+            return found;
+        }
+        self.seek(py, log, query)?;
+        self.take(py, log)
+    }
+
     #[inline(always)]
     fn step(
         &self,
