@@ -133,8 +133,8 @@ impl State {
     /// Opens the state of that name, rebuilt from its logs. The first time it is empty.
     ///
     /// # Errors
-    /// [`Error::ForeignLog`] and [`Error::Foreign`] when a log of these names is not the state's; what the log
-    /// says.
+    /// [`Error::ForeignLog`] and [`Error::Foreign`] when a log of these names is not the state's; what the
+    /// log says.
     pub fn open(store: &Store, name: &str, options: Options) -> Result<Self, Error> {
         let main = main_log(store, name, &options.log_observer)?;
         let mut logs = vec![main.clone()];
@@ -423,7 +423,8 @@ fn main_name(name: &str) -> String {
     format!("{name}/main")
 }
 
-/// Refuses a log that no state creates so, whatever is in it. In one with a lifetime a state would end with it.
+/// Refuses a log that no state creates so, whatever is in it. In one with a lifetime a state would end with
+/// it.
 fn check_own(log: &Log) -> Result<(), Error> {
     if *log.config() == config() {
         return Ok(());

@@ -102,8 +102,8 @@ impl<S: Store> Streams<S> {
         }
     }
 
-    /// Counts as one more request of those who follow a stream and ask only once: renews it, or ends it if its
-    /// time is over. After how many milliseconds to say so again, if at all.
+    /// Counts as one more request of those who follow a stream and ask only once: renews it, or ends it if
+    /// its time is over. After how many milliseconds to say so again, if at all.
     pub fn still_followed(&self, stream: &S::Stream, now: Now) -> Option<u32> {
         let lifetime = self.store.config(stream).lifetime;
         self.renew(stream, lifetime, now);

@@ -219,6 +219,16 @@ impl<'a> Look<'a> {
         for hole in needs.missing(&headers.iter().map(|header| header.number).collect(), last, self.end) {
             self.report.damage.push(Damage::segments(&hole));
         }
+        self.segments(&headers, known, clean).map_err(failed("read"))
+    }
+
+    /// Looks at the segments, in order.
+    fn segments(
+        &mut self,
+        headers: &[SegmentHeader],
+        known: Position,
+        clean: Option<Position>,
+    ) -> io::Result<()> {
         for (index, header) in headers.iter().enumerate() {
             // Behind a segment that was removed, or is reported missing, another chain of links begins.
             let follower = match headers.get(index + 1) {
@@ -228,7 +238,7 @@ impl<'a> Look<'a> {
                 Some(next) if next.number == header.number + 1 => Follower::Next(next),
                 Some(_) => Follower::Gone,
             };
-            self.segment(header, follower, known).map_err(failed("read"))?;
+            self.segment(header, follower, known)?;
             if !matches!(follower, Follower::Next(_)) {
                 self.continuity.interrupt();
             }

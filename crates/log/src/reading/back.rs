@@ -74,9 +74,9 @@ impl Reader {
     /// # Errors
     /// Each entry is a `Result`: in front of a segment with damage in it there is [`ReadError::Damaged`], and
     /// nothing more until [`EntriesBack::resume`]. The same comes first if the search for an exact start met
-    /// damage. [`ReadError::Deleted`] is the last, and of a log that was deleted before the only one; what the
-    /// query has besides may be gone. In a process that is attached there is one [`ReadError::Io`] and nothing
-    /// else if it cannot be found out what there is.
+    /// damage. [`ReadError::Deleted`] is the last, and the only one of a log that was deleted before: what
+    /// the query has besides may be gone. In a process that is attached there is one [`ReadError::Io`] and
+    /// nothing else if it cannot be found out what there is.
     ///
     /// ```
     /// use thalweg_log::{Options, Query, Store};

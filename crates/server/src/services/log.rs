@@ -269,7 +269,8 @@ impl Handler for LogService {
         self.looks.next()
     }
 
-    /// PROTOCOL 5.1: each request renews a sliding lifetime, and a tail is one request, however long it lasts.
+    /// PROTOCOL 5.1: each request renews a sliding lifetime, and a tail is one request, however long it
+    /// lasts.
     fn due(&mut self) {
         for topic_id in self.looks.take_due(Instant::now()) {
             if let Some(tails) = self.tails.get_mut(&topic_id) {

@@ -1,5 +1,5 @@
-//! When streams that are followed are looked at again: one with a sliding lifetime is renewed, so that it does
-//! not end meanwhile, and one that lasts until an instant ends then.
+//! When streams that are followed are looked at again: one with a sliding lifetime is renewed, so that it
+//! does not end meanwhile, and one that lasts until an instant ends then.
 //!
 //! Owns what is planned: one moment for each of these streams. Checked by the service's tests.
 

@@ -66,8 +66,8 @@ pub trait Handler {
         false
     }
 
-    /// When [`Handler::due`] is next to be called, if at all: for handlers with something to do that nobody asks
-    /// for. Asked in each turn.
+    /// When [`Handler::due`] is next to be called, if at all: for handlers with something to do that nobody
+    /// asks for. Asked in each turn.
     fn due_at(&self) -> Option<Instant> {
         None
     }
