@@ -4,7 +4,6 @@
 mod caller;
 
 use caller::{Peer, Running};
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 use thalweg_service::{Handler, Local, LocalCallOptions, LocalEvent, Reply, Request};
 
@@ -41,41 +40,6 @@ fn what_is_due_is_done_though_nothing_else_wakes_the_server() {
         assert_eq!(other.receive_plain(), b"due");
         assert_eq!(one.receive_plain(), b"due");
     }
-}
-
-#[test]
-fn a_handler_that_panics_whenever_something_is_due_lets_the_server_sleep() {
-    const TOO_OFTEN: u32 = 1_000;
-    struct Panicking {
-        asked: u32,
-        spins: Sender<()>,
-    }
-    impl Handler for Panicking {
-        fn request(&mut self, request: Request<'_>, reply: Reply) {
-            reply.end(request.frame);
-        }
-
-        fn due_at(&self) -> Option<Instant> {
-            Some(Instant::now())
-        }
-
-        fn due(&mut self) {
-            self.asked += 1;
-            if self.asked == TOO_OFTEN {
-                self.spins.send(()).unwrap();
-            }
-            // As a panic, without its report.
-            std::panic::resume_unwind(Box::new("on purpose"))
-        }
-    }
-    let (spins, told) = channel();
-    let server = Running::new(Panicking { asked: 0, spins });
-    let mut peer = Peer::plain(&server.path);
-    peer.send_plain(b"a");
-    assert_eq!(peer.receive_plain(), b"a");
-    assert_eq!(told.recv_timeout(Duration::from_millis(300)), Err(RecvTimeoutError::Timeout));
-    peer.send_plain(b"b");
-    assert_eq!(peer.receive_plain(), b"b", "and nothing else became of it");
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::io::Write;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use thalweg_service::{Handler, Reply, Request};
 use thalweg_wire::frame::{FrameKind, Header};
 
@@ -275,35 +275,57 @@ fn a_handler_is_asked_to_help_until_it_has_nothing_more_to_do() {
     assert_eq!(other.receive_plain(), [7, 7]);
 }
 
-#[test]
-fn a_handler_that_panics_whenever_it_is_to_help_lets_the_reactor_sleep() {
-    const TOO_OFTEN: u32 = 1_000;
-    struct Panicking {
-        asked: u32,
-        spins: Sender<()>,
-    }
-    impl Handler for Panicking {
-        fn request(&mut self, request: Request<'_>, reply: Reply) {
-            reply.end(request.frame);
-        }
+/// Panics whenever it is to do something that nobody asked for, until it tells that this was too often.
+struct Panicking {
+    /// Something is due at any time, rather than to be helped with.
+    is_due: bool,
+    acted: u32,
+    spins: Sender<()>,
+}
 
-        fn help(&mut self) -> bool {
-            self.asked += 1;
-            if self.asked == TOO_OFTEN {
-                self.spins.send(()).unwrap();
-            }
-            // As a panic, without its report.
-            std::panic::resume_unwind(Box::new("on purpose"))
+impl Panicking {
+    const TOO_OFTEN: u32 = 1_000;
+
+    fn act(&mut self) -> ! {
+        self.acted += 1;
+        if self.acted == Self::TOO_OFTEN {
+            self.spins.send(()).unwrap();
         }
+        // As a panic, without its report.
+        std::panic::resume_unwind(Box::new("on purpose"))
     }
-    let (spins, told) = channel();
-    let server = Running::new(Panicking { asked: 0, spins });
-    let mut peer = Peer::plain(&server.path);
-    peer.send_plain(b"a");
-    assert_eq!(peer.receive_plain(), b"a");
-    assert_eq!(told.recv_timeout(Duration::from_millis(300)), Err(RecvTimeoutError::Timeout));
-    peer.send_plain(b"b");
-    assert_eq!(peer.receive_plain(), b"b", "and nothing else became of it");
+}
+
+impl Handler for Panicking {
+    fn request(&mut self, request: Request<'_>, reply: Reply) {
+        reply.end(request.frame);
+    }
+
+    fn help(&mut self) -> bool {
+        !self.is_due && self.act()
+    }
+
+    fn due_at(&self) -> Option<Instant> {
+        self.is_due.then(Instant::now)
+    }
+
+    fn due(&mut self) {
+        self.act()
+    }
+}
+
+#[test]
+fn a_handler_that_panics_whenever_it_is_to_do_something_lets_the_reactor_sleep() {
+    for is_due in [false, true] {
+        let (spins, told) = channel();
+        let server = Running::new(Panicking { is_due, acted: 0, spins });
+        let mut peer = Peer::plain(&server.path);
+        peer.send_plain(b"a");
+        assert_eq!(peer.receive_plain(), b"a");
+        assert_eq!(told.recv_timeout(Duration::from_millis(300)), Err(RecvTimeoutError::Timeout));
+        peer.send_plain(b"b");
+        assert_eq!(peer.receive_plain(), b"b", "and nothing else became of it");
+    }
 }
 
 #[test]
