@@ -291,8 +291,8 @@ mod tests {
         if role == "ignores" {
             let missing = Program { name: "/nonexistent/program".into(), ..Program::default() };
             println!("{:?}", Child::start(missing).map_err(|error| error.kind()));
-            let (ours, theirs) = crate::socket::pair().unwrap();
-            let standard = Some((theirs.try_clone().unwrap(), theirs));
+            let (theirs, ours) = std::io::pipe().unwrap();
+            let standard = Some((theirs.into(), std::fs::File::create("/dev/null").unwrap().into()));
             // It ends only when it is started: while it starts, its end is not taken from this process.
             let started = Child::start(Program { standard, ..shell("read line; exit 7") });
             drop(ours);
