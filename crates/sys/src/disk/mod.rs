@@ -10,6 +10,7 @@
 //! crash simulation.
 
 mod held;
+mod listing;
 mod map;
 mod presence;
 mod real;
@@ -251,7 +252,7 @@ impl Disk {
     /// `NotFound`, and whatever the file system says.
     pub fn names(&self, directory: &Path) -> io::Result<Vec<String>> {
         match self.kind() {
-            Kind::Real(lookup) => real::names(lookup.at(directory)),
+            Kind::Real(lookup) => listing::names(lookup.at(directory)),
             #[cfg(feature = "sim")]
             Kind::Sim(disk) => Ok(disk.names(directory)),
         }

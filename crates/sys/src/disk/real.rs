@@ -206,19 +206,6 @@ pub(super) fn create_directory(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-pub(super) fn names(at: At<'_>) -> io::Result<Vec<String>> {
-    let mut names = Vec::new();
-    for entry in fs::Dir::new(directory(at)?)? {
-        let entry = entry?;
-        match entry.file_name().to_str() {
-            Ok("." | "..") | Err(_) => {}
-            Ok(name) => names.push(name.to_owned()),
-        }
-    }
-    names.sort();
-    Ok(names)
-}
-
 pub(super) fn directory(at: At<'_>) -> io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     Ok(fs::openat(at.from, at.path, flags, Mode::empty())?)
